@@ -1,0 +1,55 @@
+# Flags shared by every target, and the two functions the folders use.
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(redlite_flags INTERFACE)
+target_include_directories(redlite_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
+# -ffp-contract=off: an expression means the same on every compiler; where a fused multiply-add is
+# wanted it is written as one. The same tokens then give the same bits everywhere.
+target_compile_options(redlite_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual
+  -ffp-contract=off)
+if(REDLITE_WERROR)
+  target_compile_options(redlite_flags INTERFACE -Werror)
+endif()
+if(REDLITE_SANITIZE)
+  target_compile_options(redlite_flags INTERFACE -fsanitize=${REDLITE_SANITIZE} -fno-omit-frame-pointer -g)
+  target_link_options(redlite_flags INTERFACE -fsanitize=${REDLITE_SANITIZE})
+  if(REDLITE_SANITIZE MATCHES "undefined")
+    target_compile_options(redlite_flags INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()
+if(REDLITE_COVERAGE)
+  target_compile_options(redlite_flags INTERFACE --coverage -O0)
+  target_link_options(redlite_flags INTERFACE --coverage)
+endif()
+
+# redlite_library(name SOURCES a.cc b.cc [DEPENDS redlite_base fmt::fmt ...])
+# One static library for one folder of src/. Dependencies point downwards only (docs/architecture.md).
+function(redlite_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC redlite_flags ${ARG_DEPENDS})
+endfunction()
+
+# redlite_test(name SOURCES a_test.cc [DEPENDS ...] [LABELS slow])
+# A GoogleTest program registered with ctest as one test; fast unless labelled slow.
+function(redlite_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS fast)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE redlite_flags ${ARG_DEPENDS} GTest::gmock_main)
+  target_compile_definitions(${name} PRIVATE
+    REDLITE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    REDLITE_DEMO_MODEL="${PROJECT_SOURCE_DIR}/models/redlite-tales-32M.gguf")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()

@@ -1,0 +1,101 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace redlite {
+
+File::File(const std::string& path) : path_(path) {
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd_ < 0) fail("{}: cannot open: {}", path, std::strerror(errno));
+  struct stat st {};
+  if (::fstat(fd_, &st) != 0 || !S_ISREG(st.st_mode)) {
+    const std::string reason = S_ISDIR(st.st_mode) ? "it is a directory" : "it is not a regular file";
+    ::close(std::exchange(fd_, -1));
+    fail("{}: cannot read: {}", path, reason);
+  }
+  size_ = static_cast<uint64_t>(st.st_size);
+}
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void File::read_exactly(uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t n = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("{}: read failed at offset {}: {}", path_, offset, std::strerror(errno));
+    if (n == 0) fail("{}: the file ends at offset {}, {} bytes short", path_, offset, out.size());
+    offset += static_cast<uint64_t>(n);
+    out = out.subspan(static_cast<size_t>(n));
+  }
+}
+
+MappedFile::MappedFile(const std::string& path) : file_(path) {
+  if (file_.size() == 0) return;
+  void* p = ::mmap(nullptr, file_.size(), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
+  if (p == MAP_FAILED) fail("{}: cannot map {} bytes: {}", path, file_.size(), std::strerror(errno));
+  bytes_ = {static_cast<const std::byte*>(p), file_.size()};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : file_(std::move(other.file_)), bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(file_, other.file_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+std::string read_text_file(const std::string& path) {
+  const File file(path);
+  std::string text(file.size(), '\0');
+  file.read_exactly(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
+  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) fail("{}: cannot create: {}", temporary, std::strerror(errno));
+  const auto give_up = [&](const char* doing) {
+    const std::string reason = std::strerror(errno);
+    ::close(fd);
+    ::unlink(temporary.c_str());
+    fail("{}: {} failed: {}", path, doing, reason);
+  };
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) give_up("writing");
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  if (::fsync(fd) != 0) give_up("writing");
+  if (::rename(temporary.c_str(), path.c_str()) != 0) give_up("renaming");
+  ::close(fd);
+}
+
+}  // namespace redlite

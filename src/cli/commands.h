@@ -1,0 +1,10 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace redlite::cli {
+
+// One function for each subcommand, in the file of its name. It declares the options and sets a callback that
+// does the work; the callback throws Error (exit 1) or CLI::ParseError (exit 2, usage).
+
+}  // namespace redlite::cli

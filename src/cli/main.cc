@@ -1,0 +1,29 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "base/error.h"
+#include "cli/commands.h"
+
+int main(int argc, char** argv) {
+  using namespace redlite;
+  CLI::App app{"Red Lite runs sparse Mixture-of-Experts models that are larger than the machine's memory.",
+               "redlite"};
+  app.set_version_flag("--version", "redlite " REDLITE_VERSION);
+  app.require_subcommand(1);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  } catch (const Error& e) {
+    fmt::print(stderr, "redlite: {}\n", e.what());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "redlite: out of memory; a smaller --cache-mib, --batch or --context needs less\n");
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "redlite: {}\n", e.what());
+  }
+  return 1;
+}

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "experts/cache.h"
+#include "model/model.h"
+#include "model/runner.h"
+
+namespace redlite::cpu {
+
+enum class KvType : uint8_t { F32, F16 };
+
+struct CpuOptions {
+  int context = 0;   ///< tokens the state can hold; 0: the model's own limit, at most 4096
+  int batch = 2048;  ///< most tokens of one prefill chunk
+  int threads = 0;   ///< 0: one for each core
+  KvType kv = KvType::F32;
+  experts::CacheOptions cache;
+  std::string kernels;  ///< instruction set by name; empty: the best
+};
+
+/// Where the time of the forward passes went, in seconds, and how many tokens they took.
+struct StageTimes {
+  double embedding = 0, attention = 0, delta_net = 0, router = 0, shared_expert = 0, experts = 0, output = 0;
+};
+
+/// The production runner. Owns the state of one sequence, the threads and the expert cache.
+class CpuRunner final : public model::Runner {
+ public:
+  CpuRunner(const model::Model& model, const CpuOptions& options);
+  ~CpuRunner() override;
+
+  std::span<const float> forward(std::span<const model::Token> tokens, model::LogitsFor which) override;
+  int position() const override;
+  int capacity() const override;
+  void reset() override;
+
+  experts::CacheStats cache_stats() const;
+  StageTimes stage_times() const;
+  std::string_view kernels() const;
+  int threads() const;
+
+  /// Memory this runner takes for a model and options, in bytes; the cache apart.
+  struct Memory {
+    uint64_t dense, state, scratch;
+  };
+  static Memory memory_needed(const model::Model& model, const CpuOptions& options);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace redlite::cpu

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/weights.h"
+
+namespace redlite::cpu {
+
+/// Activations of some tokens, quantised once and shared by every product with them. The layout is the
+/// kernels' own business; it is the same for all instruction sets.
+class Activations {
+ public:
+  Activations() = default;
+  /// Room for up to n_tokens rows of up to max_cols values.
+  Activations(int n_tokens, int max_cols);
+
+  int n_tokens() const { return n_tokens_; }
+  int cols() const { return cols_; }
+
+ private:
+  friend struct ActivationsAccess;
+  int n_tokens_ = 0;
+  int cols_ = 0;
+  // The owner of the kernels decides.
+};
+
+/// The arithmetic of the CPU runner in one instruction set. All functions are pure and thread-safe; a
+/// product's bits do not depend on how its rows are divided between calls.
+struct Kernels {
+  std::string_view name;  ///< "scalar", "avx2", "avx512", "avx512_dl", "neon", ...
+
+  /// Quantises x[n_tokens][cols] (row stride in values) into `out`.
+  void (*quantize)(const float* x, int n_tokens, int cols, size_t stride, Activations& out);
+
+  /// y[t * y_stride + r] = W.row(r) . x[t] for rows [first, last) and tokens [0, x.n_tokens()).
+  void (*multiply)(const model::Matrix& w, int first, int last, const Activations& x, float* y,
+                   size_t y_stride);
+
+  /// Router logits in F32 in the order that model/router.h defines; w is n_experts x n_embd of any type.
+  void (*router)(const model::Matrix& w, int first, int last, const float* x, float* logits);
+
+  void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* y);
+  /// y[i] = silu(gate[i]) * up[i]
+  void (*silu_multiply)(const float* gate, const float* up, int n, float* y);
+};
+
+/// The kernels by name, or nullptr when this build or processor lacks them.
+const Kernels* find_kernels(std::string_view name);
+/// Names usable on this processor, best first.
+std::vector<std::string_view> available_kernels();
+/// The best of them.
+const Kernels& best_kernels();
+
+}  // namespace redlite::cpu

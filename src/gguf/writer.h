@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gguf/gguf.h"
+
+namespace redlite::gguf {
+
+/// Writes a GGUF v3 file: metadata and tensor list first, then the data tensor by tensor in that order, so
+/// that a file larger than memory can be produced. The file appears under its name only when finish()
+/// succeeds; until then, and after an Error, only a temporary exists, which the destructor removes.
+class Writer {
+ public:
+  explicit Writer(std::string path, uint32_t alignment = 32);
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  void add(std::string key, Value value);
+  /// Declares the next tensor; shape in GGUF order (row length first).
+  void add_tensor(std::string name, std::vector<uint64_t> shape, quant::Type type);
+
+  /// Ends the declarations and writes the header.
+  void begin_data();
+  /// Appends bytes of the current tensor; tensors follow in the order declared and must come out exact.
+  void write(std::span<const std::byte> bytes);
+  /// Total bytes the finished file will have (known after begin_data()).
+  uint64_t total_bytes() const;
+  void finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Builds an array value of strings, and of numbers.
+Value make_array(std::vector<std::string> values);
+Value make_array(const std::vector<int32_t>& values);
+Value make_array(const std::vector<uint32_t>& values);
+Value make_array(const std::vector<float>& values);
+Value make_array(const std::vector<bool>& values);
+
+}  // namespace redlite::gguf

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gguf/gguf.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace redlite::model {
+
+/// An open model: its file, configuration, dense weights (mapped) and where each expert lies.
+///
+/// Opening checks that every tensor the architecture needs is there with the right shape and a type we read;
+/// what is wrong throws an Error naming tensor and file. Nothing but metadata and short vectors is read.
+class Model {
+ public:
+  explicit Model(const std::string& path);
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  const std::string& path() const { return file_.path(); }
+  const gguf::File& file() const { return file_; }
+  const Config& config() const { return config_; }
+  const Weights& weights() const { return weights_; }
+  const std::vector<ExpertLayer>& experts() const { return experts_; }
+
+  /// One expert's matrices in the mapping.
+  struct Expert {
+    Matrix gate;  ///< expert_ff x n_embd
+    Matrix up;    ///< expert_ff x n_embd
+    Matrix down;  ///< n_embd x expert_ff
+  };
+  Expert mapped_expert(int layer, int expert) const;
+
+  uint64_t dense_bytes() const;   ///< of all dense tensors in the file
+  uint64_t expert_bytes() const;  ///< of all routed experts in the file
+
+ private:
+  gguf::File file_;
+  Config config_;
+  Weights weights_;
+  std::vector<ExpertLayer> experts_;
+};
+
+}  // namespace redlite::model

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gguf/gguf.h"
+
+namespace redlite::tokenizer {
+
+using Token = int32_t;
+
+/// Byte-level BPE as GGUF stores it (tokenizer.ggml.model gpt2; pre-tokenizers qwen2 and qwen35).
+///
+/// Immutable after construction and safe to share between threads.
+class Tokenizer {
+ public:
+  /// Throws Error naming the key when the file's tokenizer is missing, damaged or of another kind.
+  explicit Tokenizer(const gguf::File& file);
+  ~Tokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+
+  /// Text to ids. With `parse_special`, control tokens such as <|im_start|> written in the text become their
+  /// ids; without, they are plain text (user-defined tokens are matched either way, as in llama.cpp).
+  /// Any bytes are accepted; invalid UTF-8 is encoded byte by byte. Linear in the text's length.
+  std::vector<Token> encode(std::string_view text, bool parse_special) const;
+
+  /// The bytes of one token (may be part of a UTF-8 character). Control tokens give "" unless `special`.
+  std::string piece(Token token, bool special = false) const;
+
+  int size() const;
+  /// True for the tokens that end generation: eos, eot and their like.
+  bool is_end(Token token) const;
+  Token eos() const;
+  /// BOS to put before a prompt, or -1 if the model wants none.
+  Token bos() const;
+  /// Id of an exact token text, or -1.
+  Token find(std::string_view text) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Turns a stream of tokens into text that is valid UTF-8 at every point: bytes of an unfinished character
+/// are held back until it is complete; bytes that can never become one are replaced by U+FFFD.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false);
+  std::string push(Token token);
+  /// What is still held back, at the end of the stream.
+  std::string finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  bool special_;
+  std::string held_;
+};
+
+}  // namespace redlite::tokenizer
