@@ -1,0 +1,83 @@
+#include "cli/options.h"
+
+#include <charconv>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace redlite::cli {
+namespace {
+
+/// CLI11 validator: a whole number, "full" or "auto".
+std::string check_cache_size(const std::string& text) {
+  if (text == "full" || text == "auto") return "";
+  uint64_t mib = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), mib);
+  const bool number = error == std::errc() && end == text.data() + text.size() && mib <= (uint64_t{1} << 40);
+  return number ? "" : fmt::format("'{}' is not a number of MiB, 'full' or 'auto'", text);
+}
+
+}  // namespace
+
+void add_runner_options(CLI::App& command, RunnerOptions& options) {
+  const char* group = "Engine";
+  command.add_option("--backend", options.backend, "cpu, or reference: double precision, slow")
+      ->check(CLI::IsMember({"cpu", "reference"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--cache-mib", options.cache_mib,
+                  "memory for routed experts: MiB, full (all of them, mapped) or auto (what is free)")
+      ->check(CLI::Validator(check_cache_size, "N|full|auto"))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--prefetch", options.prefetch, "load the experts that the next layer will probably need")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--kv", options.kv, "type of the attention cache: f32 or f16")
+      ->check(CLI::IsMember({"f32", "f16"}))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--context", options.context, "most tokens in a sequence; 0: what this call needs")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--batch", options.batch, "most prompt tokens computed at once")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--threads", options.threads, "0: one for each core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--kernels", options.kernels, "instruction set by name; default: the best one here")
+      ->group(group);
+}
+
+std::vector<model::Token> parse_tokens(const std::string& text, int n_vocab) {
+  const bool from_file = text.starts_with('@');
+  const std::string list = from_file ? read_text_file(text.substr(1)) : text;
+  const std::string where = from_file ? text.substr(1) : "--tokens";
+  std::vector<model::Token> tokens;
+  const char* p = list.data();
+  const char* const end = p + list.size();
+  while (p < end) {
+    if (std::string_view(" \t\r\n,[]").find(*p) != std::string_view::npos) {
+      ++p;
+      continue;
+    }
+    model::Token token = 0;
+    const auto [next, error] = std::from_chars(p, end, token);
+    if (error != std::errc()) fail("{}: expected a token id at character {}", where, p - list.data());
+    if (token < 0 || token >= n_vocab)
+      fail("{}: token id {} is outside the model's vocabulary of {}", where, token, n_vocab);
+    tokens.push_back(token);
+    p = next;
+  }
+  if (tokens.empty()) fail("{}: no token ids given", where);
+  return tokens;
+}
+
+}  // namespace redlite::cli

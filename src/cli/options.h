@@ -1,0 +1,31 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/runner.h"
+
+namespace redlite::cli {
+
+/// What every command that runs a model lets one choose.
+struct RunnerOptions {
+  std::string backend = "cpu";
+  std::string cache_mib = "auto";  ///< a number of MiB, "full" or "auto"
+  std::string prefetch = "on";
+  std::string kv = "f32";
+  std::string kernels;  ///< instruction set; empty: the best one
+  int context = 0;      ///< 0: what the prompt and -n need
+  int batch = 2048;
+  int threads = 0;  ///< 0: one for each core
+};
+
+/// Declares --backend, --cache-mib, --prefetch, --kv, --kernels, --context, --batch and --threads.
+void add_runner_options(CLI::App& command, RunnerOptions& options);
+
+/// Token ids from "1,2,3" or "@file" (the same, or ids separated by white space or brackets as JSON has
+/// them). Throws Error on anything else, on an empty list, and on ids outside [0, n_vocab).
+std::vector<model::Token> parse_tokens(const std::string& text, int n_vocab);
+
+}  // namespace redlite::cli
