@@ -16,8 +16,14 @@ namespace redlite::cpu {
 class Activations {
  public:
   Activations() = default;
-  /// Room for up to n_tokens rows of up to max_cols values.
-  Activations(int n_tokens, int max_cols);
+  /// Room for up to max_tokens rows of up to max_cols values; allocates bytes_needed().
+  Activations(int max_tokens, int max_cols);
+  static size_t bytes_needed(int max_tokens, int max_cols);
+
+  /// Sets the shape, within the room; the values are undefined until quantised or copied.
+  void resize(int n_tokens, int cols);
+  /// Row i becomes row rows[i] of `source`; resizes to rows.size() rows. Tokens gathered for one expert.
+  void gather(const Activations& source, std::span<const int32_t> rows);
 
   int n_tokens() const { return n_tokens_; }
   int cols() const { return cols_; }
@@ -30,16 +36,18 @@ class Activations {
 };
 
 /// The arithmetic of the CPU runner in one instruction set. All functions are pure and thread-safe; a
-/// product's bits do not depend on how its rows are divided between calls.
+/// product's bits do not depend on how its rows or tokens are divided between calls.
 struct Kernels {
   std::string_view name;  ///< "scalar", "avx2", "avx512", "avx512_dl", "neon", ...
 
-  /// Quantises x[n_tokens][cols] (row stride in values) into `out`.
-  void (*quantize)(const float* x, int n_tokens, int cols, size_t stride, Activations& out);
+  /// Quantises rows [first, last) of `out`, which has its shape already, from x[row * stride]. Disjoint rows
+  /// may be quantised by different threads.
+  void (*quantize)(const float* x, size_t stride, int first, int last, Activations& out);
 
-  /// y[t * y_stride + r] = W.row(r) . x[t] for rows [first, last) and tokens [0, x.n_tokens()).
-  void (*multiply)(const model::Matrix& w, int first, int last, const Activations& x, float* y,
-                   size_t y_stride);
+  /// y[(t - t_first) * y_stride + r] = W.row(r) . x[t] for rows r in [first, last) and tokens t in
+  /// [t_first, t_last).
+  void (*multiply)(const model::Matrix& w, int first, int last, const Activations& x, int t_first, int t_last,
+                   float* y, size_t y_stride);
 
   /// Router logits in F32 in the order that model/router.h defines; w is n_experts x n_embd of any type.
   void (*router)(const model::Matrix& w, int first, int last, const float* x, float* logits);
