@@ -22,8 +22,9 @@ class Activations {
 
   /// Sets the shape, within the room; the values are undefined until quantised or copied.
   void resize(int n_tokens, int cols);
-  /// Row i becomes row rows[i] of `source`; resizes to rows.size() rows. Tokens gathered for one expert.
-  void gather(const Activations& source, std::span<const int32_t> rows);
+  /// Row first + i becomes row rows[i] of `source` (tokens gathered for one expert); the shape is set before.
+  /// Disjoint rows may be filled by different threads.
+  void gather(const Activations& source, std::span<const int32_t> rows, int first);
 
   int n_tokens() const { return n_tokens_; }
   int cols() const { return cols_; }
