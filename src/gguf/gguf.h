@@ -34,16 +34,32 @@ enum class ValueType : uint32_t {
 };
 
 struct Array;
+struct Header;
 
-/// A metadata value. Arrays may nest.
+/// A metadata value; the index of the alternative is the ValueType. Arrays may nest.
 using Value = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool, std::string,
                            std::shared_ptr<const Array>, uint64_t, int64_t, double>;
 
-/// A metadata array; all its values have one type.
+/// A metadata array: one vector of its element type; the index of the alternative is the ValueType.
 struct Array {
-  ValueType type;
-  std::vector<Value> values;
+  std::variant<std::vector<uint8_t>, std::vector<int8_t>, std::vector<uint16_t>, std::vector<int16_t>,
+               std::vector<uint32_t>, std::vector<int32_t>, std::vector<float>, std::vector<bool>,
+               std::vector<std::string>, std::vector<std::shared_ptr<const Array>>, std::vector<uint64_t>,
+               std::vector<int64_t>, std::vector<double>>
+      values;
+
+  ValueType type() const { return static_cast<ValueType>(values.index()); }
+  size_t size() const {
+    return std::visit([](const auto& v) { return v.size(); }, values);
+  }
 };
+
+/// The type of a value.
+inline ValueType type_of(const Value& value) {
+  return static_cast<ValueType>(value.index());
+}
+/// "u8", "string", "array", ...: for messages.
+std::string_view name(ValueType type);
 
 /// Where a tensor lies. `shape` is in GGUF order: shape[0] is the length of a row (contiguous).
 struct TensorInfo {
@@ -63,6 +79,10 @@ struct TensorInfo {
 class File {
  public:
   explicit File(const std::string& path);
+
+  /// A file whose bytes are already in memory and outlive the object; `name` stands for the path in messages.
+  /// It has no shards() and may not be part of a split set.
+  static File from_bytes(std::string name, std::span<const std::byte> bytes);
 
   const std::string& path() const { return path_; }
   uint32_t version() const { return version_; }
@@ -84,14 +104,20 @@ class File {
   std::optional<std::vector<std::string>> get_strings(std::string_view key) const;
   std::optional<std::vector<uint64_t>> get_uints(std::string_view key) const;
   std::optional<std::vector<double>> get_floats(std::string_view key) const;
+  std::optional<std::vector<bool>> get_bools(std::string_view key) const;
 
  private:
+  File() = default;
+  void add_shard(std::string_view shard_path, std::span<const std::byte> bytes, Header header);
+  const Array* find_array(std::string_view key, std::string_view wanted) const;
+
   std::string path_;
   uint32_t version_ = 0;
   std::map<std::string, Value, std::less<>> metadata_;
   std::vector<TensorInfo> tensors_;
   std::map<std::string, size_t, std::less<>> by_name_;
   std::vector<MappedFile> shards_;
+  std::vector<std::span<const std::byte>> contents_;  ///< of each shard, mapped or given
 };
 
 }  // namespace redlite::gguf

@@ -53,6 +53,9 @@ const TypeInfo* find_type(uint32_t id);
 /// The type with this name (case ignored), or nullptr.
 const TypeInfo* find_type(std::string_view name);
 
+/// What to call a GGUF type id in a message: its name, also when it is one that we do not read.
+std::string describe_type(uint32_t id);
+
 const TypeInfo& info(Type type);
 inline std::string_view name(Type type) {
   return info(type).name;
