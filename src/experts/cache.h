@@ -54,6 +54,8 @@ class ExpertCache {
     /// arrival. Waits if none is ready; nullopt when all were handed out. Throws Error (file, offset, expert)
     /// on a failed read.
     std::optional<int> next();
+    /// The same without waiting: nullopt also when none is ready now. Counts no stall.
+    std::optional<int> try_next();
     const model::Model::Expert& expert(int index) const;
 
    private:

@@ -1,0 +1,137 @@
+#include "cpu/thread_pool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace redlite::cpu {
+namespace {
+
+// Between the regions of one token lie a few microseconds of single-threaded work; a thread that went to
+// sleep there would need as long again to wake. Longer gaps (reads from disk, sampling) are slept through.
+constexpr std::chrono::microseconds kSpin{5};
+constexpr std::chrono::microseconds kYield{60};
+
+void pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Waits for `ready` by spinning, then by offering the core to others. False when it gave up.
+template <typename Ready>
+bool spin_until(Ready ready) {
+  const auto start = std::chrono::steady_clock::now();
+  while (true) {
+    for (int i = 0; i < 16; ++i) {
+      if (ready()) return true;
+      pause();
+    }
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (waited > kYield) return false;
+    if (waited > kSpin) std::this_thread::yield();
+  }
+}
+
+/// Cores that the CPU quota of this control group (version 2 or 1) allows; 0 when there is no quota.
+int quota_cores() {
+  long long quota = -1;
+  long long period = 0;
+  std::string word;
+  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> word >> period) {
+    if (word != "max") quota = std::stoll(word);
+  } else {
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
+  }
+  if (quota <= 0 || period <= 0) return 0;
+  return static_cast<int>((quota + period - 1) / period);
+}
+
+}  // namespace
+
+int available_threads() {
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) cores = CPU_COUNT(&set);
+#endif
+  if (const int quota = quota_cores(); quota > 0) cores = std::min(cores, quota);
+  return std::max(cores, 1);
+}
+
+ThreadPool::ThreadPool(int threads) {
+  if (threads == 0) threads = available_threads();
+  RL_CHECK(threads > 0, "{} threads", threads);
+  workers_.reserve(static_cast<size_t>(threads) - 1);
+  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker_loop(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_ = true;
+  ++wake_;
+  wake_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run_pieces(const Region& region) {
+  if (workers_.empty()) {
+    region.call(region.context, 0, region.n, 0);
+    return;
+  }
+  const int pieces = (region.n + region.grain - 1) / region.grain;
+  region_ = region;
+  done_.store(0, std::memory_order_relaxed);
+  const uint64_t number = (claims_.load(std::memory_order_relaxed) >> 32) + 1;
+  claims_.store(number << 32 | static_cast<uint64_t>(pieces));
+  ++wake_;
+  wake_.notify_all();  // without a system call when nobody sleeps
+
+  work(0);
+  if (spin_until([&] { return done_.load(std::memory_order_acquire) == pieces; })) return;
+  for (int done = done_.load(std::memory_order_acquire); done != pieces;
+       done = done_.load(std::memory_order_acquire)) {
+    done_.wait(done, std::memory_order_acquire);
+  }
+}
+
+void ThreadPool::work(int thread) {
+  uint64_t claims = claims_.load(std::memory_order_acquire);
+  while (static_cast<uint32_t>(claims) != 0) {
+    if (!claims_.compare_exchange_weak(claims, claims - 1, std::memory_order_acq_rel,
+                                       std::memory_order_acquire)) {
+      continue;
+    }
+    // The claim keeps the region alive: it cannot end before this piece is counted below.
+    const Region region = region_;
+    const int pieces = (region.n + region.grain - 1) / region.grain;
+    const int piece = pieces - static_cast<int>(static_cast<uint32_t>(claims));
+    const int first = piece * region.grain;
+    region.call(region.context, first, std::min(first + region.grain, region.n), thread);
+    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) done_.notify_one();
+    claims = claims_.load(std::memory_order_acquire);
+  }
+}
+
+void ThreadPool::worker_loop(int thread) {
+  while (!stop_.load(std::memory_order_relaxed)) {
+    const int seen = wake_.load();
+    work(thread);
+    const auto changed = [&] { return wake_.load() != seen; };
+    if (!spin_until(changed)) wake_.wait(seen);
+  }
+}
+
+}  // namespace redlite::cpu

@@ -1,0 +1,83 @@
+#include "cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace redlite::cpu {
+namespace {
+
+TEST(ThreadPool, EveryItemOnceForAnyThreadsAndGrain) {
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    ASSERT_EQ(pool.size(), threads);
+    for (const int n : {0, 1, 2, 7, 64, 1000}) {
+      for (const int grain : {1, 3, 64, 5000}) {
+        std::vector<int> count(static_cast<size_t>(n), 0);
+        pool.run(n, grain, [&](int first, int last, int thread) {
+          ASSERT_GE(thread, 0);
+          ASSERT_LT(thread, threads);
+          for (int i = first; i < last; ++i) ++count[static_cast<size_t>(i)];
+        });
+        for (const int c : count) ASSERT_EQ(c, 1) << threads << " threads, " << n << " by " << grain;
+      }
+    }
+  }
+}
+
+// Back-to-back regions whose results depend on the ones before: a piece run twice, late or for the wrong
+// region changes the sum.
+TEST(ThreadPool, RegionsFollowOneAnother) {
+  ThreadPool pool(4);
+  std::vector<int64_t> values(37, 1);
+  std::vector<int64_t> next(37, 0);
+  std::vector<int64_t> expected(37, 1);
+  for (int round = 0; round < 20000; ++round) {
+    pool.run(37, 1 + round % 5, [&](int first, int last, int) {
+      for (int i = first; i < last; ++i) next[i] = (values[i] + values[(i + 1) % 37] + round) % 1000003;
+    });
+    values.swap(next);
+    std::vector<int64_t> e(37);
+    for (int i = 0; i < 37; ++i) e[i] = (expected[i] + expected[(i + 1) % 37] + round) % 1000003;
+    expected.swap(e);
+  }
+  EXPECT_EQ(values, expected);
+}
+
+TEST(ThreadPool, SleepingThreadsWakeUp) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // long past the spinning
+    std::vector<int> by(2, 0);
+    pool.run(2, 1, [&](int first, int, int thread) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      by[static_cast<size_t>(first)] = thread + 1;
+    });
+    EXPECT_EQ(std::set<int>(by.begin(), by.end()), (std::set<int>{1, 2})) << "the other thread took no piece";
+  }
+}
+
+// Far more threads than cores: waiting must give the cores away, not burn them.
+TEST(ThreadPool, OversubscriptionDoesNotCollapse) {
+  ThreadPool pool(4 * available_threads());
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<int> out(64);
+  for (int round = 0; round < 2000; ++round) {
+    pool.run(64, 1, [&](int first, int last, int) {
+      for (int i = first; i < last; ++i) out[static_cast<size_t>(i)] = round;
+    });
+  }
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(elapsed.count(), 10.0);
+}
+
+TEST(ThreadPool, ZeroMeansTheAvailableCores) {
+  EXPECT_GE(available_threads(), 1);
+  EXPECT_EQ(ThreadPool(0).size(), available_threads());
+}
+
+}  // namespace
+}  // namespace redlite::cpu
