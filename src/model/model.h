@@ -34,14 +34,15 @@ class Model {
   };
   Expert mapped_expert(int layer, int expert) const;
 
-  uint64_t dense_bytes() const;   ///< of all dense tensors in the file
-  uint64_t expert_bytes() const;  ///< of all routed experts in the file
+  uint64_t dense_bytes() const { return dense_bytes_; }  ///< of all dense tensors in the file, MTP apart
+  uint64_t expert_bytes() const;                         ///< of all routed experts in the file, MTP apart
 
  private:
   gguf::File file_;
   Config config_;
   Weights weights_;
   std::vector<ExpertLayer> experts_;
+  uint64_t dense_bytes_ = 0;
 };
 
 }  // namespace redlite::model
