@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "quant/decode.h"
 
 namespace redlite::model {
@@ -94,7 +95,7 @@ void Binder::refuse_unused(std::string_view architecture, int first_unused, int 
         "{}: tensor {} is unknown for architecture {}; leaving it out could change the result, so the file "
         "is "
         "refused",
-        file_.path(), tensor.name, architecture);
+        file_.path(), quoted(tensor.name), architecture);
   }
 }
 

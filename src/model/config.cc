@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "model/architecture.h"
 
 namespace redlite::model {
@@ -23,7 +24,7 @@ void refuse_rope_scaling(const Keys& keys) {
   const std::string type = keys.find_string("rope.scaling.type").value_or("linear");
   if (type != "none" && type != "linear")
     keys.reject("rope.scaling.type",
-                fmt::format("\"{}\" is not supported; use a file without context extension", type));
+                fmt::format("{} is not supported; use a file without context extension", quoted(type)));
   for (const char* key : {"rope.scaling.factor", "rope.scale_linear"}) {
     const double factor = keys.find_number(key).value_or(1);
     if (type != "none" && factor != 0 && factor != 1)
@@ -43,9 +44,9 @@ int vocabulary_size(const Keys& keys) {
   if (size > Keys::kMaxCount) fail("{}: a vocabulary of {} tokens is too large", file.path(), size);
   if (const gguf::Value* tokens = file.find_value("tokenizer.ggml.tokens")) {
     const auto* array = std::get_if<std::shared_ptr<const gguf::Array>>(tokens);
-    if (array && (*array)->values.size() != size)
+    if (array && (*array)->size() != size)
       fail("{}: token_embd.weight has {} rows, but tokenizer.ggml.tokens has {} tokens", file.path(), size,
-           (*array)->values.size());
+           (*array)->size());
   }
   return static_cast<int>(size);
 }

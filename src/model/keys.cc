@@ -1,51 +1,27 @@
 #include "model/keys.h"
 
 #include <cmath>
-#include <concepts>
 #include <variant>
 
 #include "base/error.h"
 
 namespace redlite::model {
 
-namespace {
-
-// The value as a non-negative integer, or nullopt. Booleans count as 0 and 1.
-std::optional<uint64_t> as_integer(const gguf::Value& value) {
-  return std::visit(
-      [](const auto& v) -> std::optional<uint64_t> {
-        if constexpr (std::integral<std::decay_t<decltype(v)>>) {
-          if (std::cmp_less(static_cast<int64_t>(v), 0) && std::is_signed_v<std::decay_t<decltype(v)>>)
-            return std::nullopt;
-          return static_cast<uint64_t>(v);
-        } else {
-          return std::nullopt;
-        }
-      },
-      value);
-}
-
-}  // namespace
-
 void Keys::reject(std::string_view key, std::string_view reason) const {
   fail("{}: {}: {}", file_.path(), name(key), reason);
 }
 
 std::optional<std::vector<uint64_t>> Keys::find_integers(std::string_view key) const {
-  const gguf::Value* value = file_.find_value(name(key));
+  const std::string full = name(key);
+  const gguf::Value* value = file_.find_value(full);
   if (!value) return std::nullopt;
-  std::vector<uint64_t> out;
-  const auto add = [&](const gguf::Value& v) {
-    const std::optional<uint64_t> integer = as_integer(v);
-    if (!integer) reject(key, "has to hold non-negative whole numbers");
-    out.push_back(*integer);
-  };
   if (const auto* array = std::get_if<std::shared_ptr<const gguf::Array>>(value)) {
-    for (const gguf::Value& v : (*array)->values) add(v);
-  } else {
-    add(*value);
+    if ((*array)->type() != gguf::ValueType::Bool) return file_.get_uints(full);
+    const std::vector<bool> flags = *file_.get_bools(full);
+    return std::vector<uint64_t>(flags.begin(), flags.end());
   }
-  return out;
+  if (const auto* flag = std::get_if<bool>(value)) return std::vector<uint64_t>{*flag};
+  return std::vector<uint64_t>{*file_.get_uint(full)};
 }
 
 std::optional<int> Keys::find_count(std::string_view key) const {
