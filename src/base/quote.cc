@@ -4,7 +4,7 @@
 
 namespace redlite {
 
-std::string quoted(std::string_view text, size_t limit) {
+std::string quote(std::string_view text, size_t limit) {
   std::string out = "'";
   for (const char c : text.substr(0, limit)) {
     const auto byte = static_cast<unsigned char>(c);

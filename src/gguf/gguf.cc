@@ -103,7 +103,7 @@ void File::add_shard(std::string_view shard_path, std::span<const std::byte> byt
   tensors_.reserve(tensors_.size() + header.tensors.size());
   for (TensorInfo& tensor : header.tensors) {
     if (!by_name_.emplace(tensor.name, tensors_.size()).second) {
-      fail("{}: there are two tensors named {}", shard_path, quoted(tensor.name));
+      fail("{}: there are two tensors named {}", shard_path, quote(tensor.name));
     }
     tensor.shard = shard;
     tensors_.push_back(std::move(tensor));

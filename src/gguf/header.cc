@@ -82,7 +82,7 @@ class Cursor {
 /// Reads metadata values of the key it was made for.
 class ValueReader {
  public:
-  ValueReader(Cursor& cursor, std::string_view key) : cursor_(cursor), what_("the value of " + quoted(key)) {}
+  ValueReader(Cursor& cursor, std::string_view key) : cursor_(cursor), what_("the value of " + quote(key)) {}
 
   Value read(ValueType type) {
     switch (type) {
@@ -237,7 +237,7 @@ void check_magic(std::string_view path, std::span<const std::byte> bytes) {
   for (const std::string_view old : {"lmgg", "fmgg", "tjgg", "algg"}) {
     if (text.starts_with(old)) fail("{}: this is a GGML file from before GGUF; convert it to GGUF", path);
   }
-  fail("{}: not a GGUF file: it begins with {} instead of 'GGUF'", path, quoted(text.substr(0, 4)));
+  fail("{}: not a GGUF file: it begins with {} instead of 'GGUF'", path, quote(text.substr(0, 4)));
 }
 
 uint32_t read_version(Cursor& cursor) {
@@ -267,7 +267,7 @@ void read_metadata(Cursor& cursor, uint64_t count, Header& header) {
     ValueReader reader(cursor, key);
     const ValueType type = reader.read_type();
     if (!header.metadata.emplace(key, reader.read(type)).second) {
-      fail("{}: metadata key {} at offset {} is there twice", cursor.path(), quoted(key), at);
+      fail("{}: metadata key {} at offset {} is there twice", cursor.path(), quote(key), at);
     }
   }
 }
@@ -296,7 +296,7 @@ TensorInfo read_tensor(Cursor& cursor, uint64_t index) {
     fail("{}: {} at offset {} has a name of {} bytes, outside 1 to {}; the file is damaged", cursor.path(),
          numbered, at, tensor.name.size(), kMaxTensorName);
   }
-  const std::string what = "tensor " + quoted(tensor.name);
+  const std::string what = "tensor " + quote(tensor.name);
   const auto n_dims = cursor.take<uint32_t>(what);
   if (n_dims < 1 || n_dims > kMaxDims) {
     fail("{}: {} at offset {} has {} dimensions, outside 1 to {}; the file is damaged", cursor.path(), what,
@@ -336,7 +336,7 @@ void place_tensors(std::string_view path, uint64_t header_end, uint64_t file_byt
   for (TensorInfo& tensor : tensors) {
     if (tensor.offset % alignment != 0) {
       fail("{}: tensor {} has offset {}, not a multiple of the file's alignment of {}", path,
-           quoted(tensor.name), tensor.offset, alignment);
+           quote(tensor.name), tensor.offset, alignment);
     }
     uint64_t end = 0;
     if (__builtin_add_overflow(tensor.offset, data_start, &tensor.offset) ||
@@ -344,7 +344,7 @@ void place_tensors(std::string_view path, uint64_t header_end, uint64_t file_byt
       fail(
           "{}: tensor {} needs {} bytes from offset {}, but the file has only {} bytes; it is truncated or "
           "damaged",
-          path, quoted(tensor.name), tensor.bytes, tensor.offset, file_bytes);
+          path, quote(tensor.name), tensor.bytes, tensor.offset, file_bytes);
     }
   }
   std::vector<const TensorInfo*> by_offset(tensors.size());
@@ -354,8 +354,8 @@ void place_tensors(std::string_view path, uint64_t header_end, uint64_t file_byt
     const TensorInfo& before = *by_offset[i - 1];
     const TensorInfo& tensor = *by_offset[i];
     if (before.offset + before.bytes > tensor.offset) {
-      fail("{}: tensors {} and {} overlap at offset {}; the file is damaged", path, quoted(before.name),
-           quoted(tensor.name), tensor.offset);
+      fail("{}: tensors {} and {} overlap at offset {}; the file is damaged", path, quote(before.name),
+           quote(tensor.name), tensor.offset);
     }
   }
 }

@@ -22,12 +22,12 @@ concept Integer = std::integral<T> && !std::same_as<T, bool>;
 
 [[noreturn]] void fail_kind(const std::string& path, std::string_view key, ValueType type,
                             std::string_view wanted) {
-  fail("{}: metadata key {} is of type {}, but {} is wanted", path, quoted(key), name(type), wanted);
+  fail("{}: metadata key {} is of type {}, but {} is wanted", path, quote(key), name(type), wanted);
 }
 
 uint64_t to_uint(const std::string& path, std::string_view key, Integer auto value) {
   if constexpr (std::signed_integral<decltype(value)>) {
-    if (value < 0) fail("{}: metadata key {} is {}, but must not be negative", path, quoted(key), value);
+    if (value < 0) fail("{}: metadata key {} is {}, but must not be negative", path, quote(key), value);
   }
   return static_cast<uint64_t>(value);
 }
