@@ -16,7 +16,7 @@ const Architecture& find_architecture(const gguf::File& file) {
     if (architecture->name == *name) return *architecture;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", architecture->name);
   }
-  fail("{}: architecture {} is not supported; supported: {}", file.path(), quoted(*name), known);
+  fail("{}: architecture {} is not supported; supported: {}", file.path(), quote(*name), known);
 }
 
 void bind_ends(Binder& binder, const Config& config, Weights& weights) {

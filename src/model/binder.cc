@@ -95,7 +95,7 @@ void Binder::refuse_unused(std::string_view architecture, int first_unused, int 
         "{}: tensor {} is unknown for architecture {}; leaving it out could change the result, so the file "
         "is "
         "refused",
-        file_.path(), quoted(tensor.name), architecture);
+        file_.path(), quote(tensor.name), architecture);
   }
 }
 

@@ -24,7 +24,7 @@ void refuse_rope_scaling(const Keys& keys) {
   const std::string type = keys.find_string("rope.scaling.type").value_or("linear");
   if (type != "none" && type != "linear")
     keys.reject("rope.scaling.type",
-                fmt::format("{} is not supported; use a file without context extension", quoted(type)));
+                fmt::format("{} is not supported; use a file without context extension", quote(type)));
   for (const char* key : {"rope.scaling.factor", "rope.scale_linear"}) {
     const double factor = keys.find_number(key).value_or(1);
     if (type != "none" && factor != 0 && factor != 1)
