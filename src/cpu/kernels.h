@@ -50,8 +50,11 @@ struct Kernels {
   void (*multiply)(const model::Matrix& w, int first, int last, const Activations& x, int t_first, int t_last,
                    float* y, size_t y_stride);
 
-  /// Router logits in F32 in the order that model/router.h defines; w is n_experts x n_embd of any type.
-  void (*router)(const model::Matrix& w, int first, int last, const float* x, float* logits);
+  /// Router logits in F32 in the order that model/router.h defines, for experts [first, last) and n_tokens
+  /// tokens: logits[t * logits_stride + expert] from x[t * x_stride]; w is n_experts x n_embd of any type.
+  /// Several tokens share each reading of the weights.
+  void (*router)(const model::Matrix& w, int first, int last, const float* x, size_t x_stride, int n_tokens,
+                 float* logits, size_t logits_stride);
 
   void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* y);
   /// y[i] = silu(gate[i]) * up[i]
