@@ -20,9 +20,10 @@ struct CpuOptions {
   std::string kernels;  ///< instruction set by name; empty: the best
 };
 
-/// Where the time of the forward passes went, in seconds, and how many tokens they took.
+/// Where the wall time of the forward passes since construction went, in seconds. The norm before a stage
+/// belongs to it. The shared expert is computed in the same parallel regions as the routed ones.
 struct StageTimes {
-  double embedding = 0, attention = 0, delta_net = 0, router = 0, shared_expert = 0, experts = 0, output = 0;
+  double embedding = 0, attention = 0, delta_net = 0, router = 0, experts = 0, output = 0;
 };
 
 /// The production runner. Owns the state of one sequence, the threads and the expert cache.
