@@ -7,12 +7,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/aligned.h"
 #include "model/weights.h"
 
 namespace redlite::cpu {
 
-/// Activations of some tokens, quantised once and shared by every product with them. The layout is the
-/// kernels' own business; it is the same for all instruction sets.
+/// Activations of some tokens, quantised once to 8 bits with a scale for each 16 values and shared by every
+/// product with them; products with F32, F16 and BF16 weights use the unrounded values, which are kept too.
+/// The layout is the kernels' own business (kernels/layout.h); it is the same for all instruction sets.
 class Activations {
  public:
   Activations() = default;
@@ -33,11 +35,14 @@ class Activations {
   friend struct ActivationsAccess;
   int n_tokens_ = 0;
   int cols_ = 0;
-  // The owner of the kernels decides.
+  AlignedBuffer<std::byte> blocks_;  ///< ActivationBlock[n_tokens][blocks of a row]
+  AlignedBuffer<float> values_;      ///< [n_tokens][cols, rounded up to 16], padded with zeros
 };
 
-/// The arithmetic of the CPU runner in one instruction set. All functions are pure and thread-safe; a
-/// product's bits do not depend on how its rows or tokens are divided between calls.
+/// The arithmetic of the CPU runner in one instruction set. All functions are pure and thread-safe, and their
+/// bits are the same in every instruction set, because the order of every sum is defined (kernels/layout.h).
+/// A product's bits depend neither on how its rows or tokens are divided between calls nor on how many tokens
+/// are multiplied at once.
 struct Kernels {
   std::string_view name;  ///< "scalar", "avx2", "avx512", "avx512_dl", "neon", ...
 
