@@ -92,6 +92,8 @@ class File {
 
   /// The tensor of this name, or nullptr.
   const TensorInfo* find(std::string_view name) const;
+  /// The whole content of one file of the set.
+  std::span<const std::byte> shard_bytes(uint32_t shard) const { return contents_[shard]; }
   /// The mapped bytes of a tensor.
   std::span<const std::byte> data(const TensorInfo& tensor) const;
 

@@ -1,11 +1,13 @@
 #include "model/model.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "model/architecture.h"
 
 namespace redlite::model {
 
-Model::Model(const std::string& path) : file_(path), config_(read_config(file_)) {
+Model::Model(gguf::File file) : file_(std::move(file)), config_(read_config(file_)) {
   const Architecture& architecture = find_architecture(file_);
   Binder binder(file_);
   architecture.bind(binder, config_, weights_, experts_);
@@ -19,8 +21,8 @@ Model::Expert Model::mapped_expert(int layer, int expert) const {
            "layer {}, expert {}", layer, expert);
   const ExpertLayer& experts = experts_[static_cast<size_t>(layer)];
   const auto mapped = [&](const ExpertTensor& tensor) {
-    return Matrix{file_.shards()[tensor.shard].bytes().data() + tensor.offset_of(expert), tensor.type,
-                  tensor.rows, tensor.cols};
+    return Matrix{file_.shard_bytes(tensor.shard).data() + tensor.offset_of(expert), tensor.type, tensor.rows,
+                  tensor.cols};
   };
   return {mapped(experts.gate), mapped(experts.up), mapped(experts.down)};
 }

@@ -16,7 +16,8 @@ namespace redlite::model {
 /// what is wrong throws an Error naming tensor and file. Nothing but metadata and short vectors is read.
 class Model {
  public:
-  explicit Model(const std::string& path);
+  explicit Model(const std::string& path) : Model(gguf::File(path)) {}
+  explicit Model(gguf::File file);
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 

@@ -1,0 +1,284 @@
+// Writes the seed corpus of a fuzz target: small valid files of every structure that the readers know, from
+// which the fuzzer starts.
+//
+// usage: make_fuzz_corpus gguf_fuzz|model_fuzz FOLDER
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "gguf/gguf.h"
+#include "gguf/writer.h"
+#include "model/model.h"
+#include "quant/type.h"
+
+namespace redlite {
+namespace {
+
+namespace fs = std::filesystem;
+using gguf::make_array;
+
+/// Bytes that decode to small values in F32 and to something in every block format.
+std::vector<std::byte> weight_bytes(quant::Type type, size_t n_bytes) {
+  std::vector<std::byte> bytes(n_bytes);
+  for (size_t i = 0; i < n_bytes; ++i) bytes[i] = static_cast<std::byte>((i * 37 + i / 7) % 61);
+  if (type == quant::Type::F32) {
+    for (size_t i = 0; i + 4 <= n_bytes; i += 4) {
+      const float value = std::sin(static_cast<float>(i) * 0.7f) * 0.5f;
+      std::memcpy(&bytes[i], &value, 4);
+    }
+  }
+  return bytes;
+}
+
+/// Declares tensors, then writes them all.
+class Tensors {
+ public:
+  explicit Tensors(gguf::Writer& writer) : writer_(writer) {}
+
+  void add(std::string name, std::vector<uint64_t> shape, quant::Type type = quant::Type::F32) {
+    uint64_t rows = 1;
+    for (size_t d = 1; d < shape.size(); ++d) rows *= shape[d];
+    sizes_.emplace_back(type, quant::row_bytes(type, shape[0]) * rows);
+    writer_.add_tensor(std::move(name), std::move(shape), type);
+  }
+  void write() {
+    writer_.begin_data();
+    for (const auto& [type, bytes] : sizes_) writer_.write(weight_bytes(type, bytes));
+    writer_.finish();
+  }
+
+ private:
+  gguf::Writer& writer_;
+  std::vector<std::pair<quant::Type, size_t>> sizes_;
+};
+
+void write_every_value(const std::string& path) {
+  gguf::Writer writer(path, 8);
+  writer.add("u8", uint8_t{1});
+  writer.add("i8", int8_t{-1});
+  writer.add("u16", uint16_t{1});
+  writer.add("i16", int16_t{-1});
+  writer.add("u32", uint32_t{1});
+  writer.add("i32", int32_t{-1});
+  writer.add("f32", 1.0f);
+  writer.add("bool", true);
+  writer.add("string", std::string("text"));
+  writer.add("u64", uint64_t{1});
+  writer.add("i64", int64_t{-1});
+  writer.add("f64", 1.0);
+  writer.add("u8s", make_array(std::vector<uint8_t>{1, 2}));
+  writer.add("i8s", make_array(std::vector<int8_t>{1, -2}));
+  writer.add("u16s", make_array(std::vector<uint16_t>{1, 2}));
+  writer.add("i16s", make_array(std::vector<int16_t>{1, -2}));
+  writer.add("u32s", make_array(std::vector<uint32_t>{1, 2}));
+  writer.add("i32s", make_array(std::vector<int32_t>{1, -2}));
+  writer.add("f32s", make_array(std::vector<float>{1, -2}));
+  writer.add("bools", make_array(std::vector<bool>{true, false}));
+  writer.add("strings", make_array(std::vector<std::string>{"a", "", "bc"}));
+  writer.add("u64s", make_array(std::vector<uint64_t>{1}));
+  writer.add("i64s", make_array(std::vector<int64_t>{-1}));
+  writer.add("f64s", make_array(std::vector<double>{1}));
+  using Nested = std::vector<std::shared_ptr<const gguf::Array>>;
+  const auto inner = std::make_shared<const gguf::Array>(gguf::Array{std::vector<int32_t>{7}});
+  writer.add("nested", make_array(Nested{inner, inner}));
+  writer.begin_data();
+  writer.finish();
+}
+
+void write_one_of_each_type(const std::string& path) {
+  gguf::Writer writer(path);
+  Tensors tensors(writer);
+  for (const quant::TypeInfo& type : quant::all_types()) {
+    tensors.add(std::string(type.name), {type.block_values}, type.type);
+  }
+  tensors.add("four dimensions", {4, 3, 2, 1});
+  tensors.write();
+}
+
+void write_one_of_one_split(const std::string& path) {
+  gguf::Writer writer(path);
+  writer.add("split.no", uint16_t{0});
+  writer.add("split.count", uint16_t{1});
+  writer.add("split.tensors.count", int32_t{0});
+  writer.begin_data();
+  writer.finish();
+}
+
+/// The smallest models that are whole: a vocabulary of bytes would be half the file, so there are 8 tokens.
+struct ModelKind {
+  std::string architecture = "qwen3next";
+  bool old_projections = false;  ///< ssm_in
+  bool fused_experts = false;    ///< ffn_gate_up_exps
+  bool tied = false;
+  bool mtp = false;
+  quant::Type matrices = quant::Type::F32;  ///< where rows are of whole blocks
+};
+
+void write_tokenizer(gguf::Writer& writer, const ModelKind& kind) {
+  writer.add("tokenizer.ggml.model", std::string("gpt2"));
+  writer.add("tokenizer.ggml.pre", std::string(kind.architecture == "qwen35moe" ? "qwen35" : "qwen2"));
+  writer.add("tokenizer.ggml.tokens", make_array(std::vector<std::string>{"a", "b", "ab", "\xc4\xa0", "!",
+                                                                          "<|im_end|>", "\xc3\xa9", "x"}));
+  writer.add("tokenizer.ggml.token_type", make_array(std::vector<int32_t>{1, 1, 1, 1, 1, 3, 4, 1}));
+  writer.add("tokenizer.ggml.merges", make_array(std::vector<std::string>{"a b"}));
+  writer.add("tokenizer.ggml.eos_token_id", uint32_t{5});
+  writer.add("tokenizer.ggml.add_bos_token", false);
+}
+
+void write_model(const std::string& path, const ModelKind& kind) {
+  const bool delta_net = kind.architecture != "qwen3moe";
+  const uint32_t embd = std::max(4u, quant::info(kind.matrices).block_values);
+  const uint32_t ff = embd;
+  constexpr uint32_t kVocab = 8, kHeads = 2, kHeadDim = 4, kExperts = 3, kState = 2, kKHeads = 1, kVHeads = 2;
+  constexpr uint32_t kKey = kKHeads * kState, kValue = kVHeads * kState, kConv = 2 * kKey + kValue;
+  const uint32_t layers = 2;
+  const uint32_t blocks = layers + (kind.mtp ? 1 : 0);
+
+  gguf::Writer writer(path);
+  const auto set = [&](const std::string& key, gguf::Value value) {
+    writer.add(kind.architecture + "." + key, std::move(value));
+  };
+  writer.add("general.architecture", kind.architecture);
+  set("block_count", blocks);
+  set("embedding_length", embd);
+  set("context_length", uint32_t{64});
+  set("attention.head_count", kHeads);
+  set("attention.head_count_kv", uint32_t{1});
+  set("attention.key_length", kHeadDim);
+  set("attention.value_length", kHeadDim);
+  set("attention.layer_norm_rms_epsilon", 1e-6f);
+  set("rope.dimension_count", uint32_t{2});
+  set("rope.freq_base", 1e4f);
+  set("expert_count", kExperts);
+  set("expert_used_count", uint32_t{2});
+  set("expert_feed_forward_length", ff);
+  if (delta_net) {
+    set("expert_shared_feed_forward_length", ff);
+    set("ssm.conv_kernel", uint32_t{2});
+    set("ssm.state_size", kState);
+    set("ssm.group_count", kKHeads);
+    set("ssm.time_step_rank", kVHeads);
+    set("ssm.inner_size", kValue);
+    set("full_attention_interval", layers);
+  }
+  if (kind.architecture == "qwen35moe")
+    set("rope.dimension_sections", make_array(std::vector<int32_t>{1, 1, 0, 0}));
+  if (kind.mtp) set("nextn_predict_layers", uint32_t{1});
+  write_tokenizer(writer, kind);
+
+  Tensors tensors(writer);
+  tensors.add("token_embd.weight", {embd, kVocab});
+  tensors.add("output_norm.weight", {embd});
+  if (!kind.tied) tensors.add("output.weight", {embd, kVocab});
+  for (uint32_t i = 0; i < blocks; ++i) {
+    const auto add = [&](const std::string& name, const std::vector<uint64_t>& shape) {
+      const bool whole = shape.size() > 1 && shape[0] % quant::info(kind.matrices).block_values == 0;
+      tensors.add(fmt::format("blk.{}.{}", i, name), shape, whole ? kind.matrices : quant::Type::F32);
+    };
+    add("attn_norm.weight", {embd});
+    if (i >= layers) continue;
+    add(delta_net ? "post_attention_norm.weight" : "ffn_norm.weight", {embd});
+    if (!delta_net || i == layers - 1) {
+      add("attn_q.weight", {embd, kHeads * kHeadDim * (delta_net ? 2 : 1)});
+      add("attn_k.weight", {embd, kHeadDim});
+      add("attn_v.weight", {embd, kHeadDim});
+      add("attn_output.weight", {kHeads * kHeadDim, embd});
+      add("attn_q_norm.weight", {kHeadDim});
+      add("attn_k_norm.weight", {kHeadDim});
+    } else {
+      if (kind.old_projections) {
+        add("ssm_in.weight", {embd, kConv + kValue});
+      } else {
+        add("attn_qkv.weight", {embd, kConv});
+        add("attn_gate.weight", {embd, kValue});
+      }
+      if (kind.architecture == "qwen35moe") {
+        add("ssm_beta.weight", {embd, kVHeads});
+        add("ssm_alpha.weight", {embd, kVHeads});
+      } else {
+        add("ssm_ba.weight", {embd, 2 * kVHeads});
+      }
+      add("ssm_conv1d.weight", {2, kConv});
+      add("ssm_dt.bias", {kVHeads});
+      add("ssm_a", {kVHeads});
+      add("ssm_norm.weight", {kState});
+      add("ssm_out.weight", {kValue, embd});
+    }
+    add("ffn_gate_inp.weight", {embd, kExperts});
+    if (kind.fused_experts) {
+      add("ffn_gate_up_exps.weight", {embd, 2 * ff, kExperts});
+    } else {
+      add("ffn_gate_exps.weight", {embd, ff, kExperts});
+      add("ffn_up_exps.weight", {embd, ff, kExperts});
+    }
+    add("ffn_down_exps.weight", {ff, embd, kExperts});
+    if (delta_net) {
+      add("ffn_gate_inp_shexp.weight", {embd});
+      add("ffn_gate_shexp.weight", {embd, ff});
+      add("ffn_up_shexp.weight", {embd, ff});
+      add("ffn_down_shexp.weight", {ff, embd});
+    }
+  }
+  tensors.write();
+}
+
+/// Version 2 differs from 3 by its number only.
+void make_version_2(const std::string& path) {
+  std::string bytes = read_text_file(path);
+  bytes[4] = 2;
+  write_file_atomically(path, std::as_bytes(std::span(bytes)));
+}
+
+void write_models(const fs::path& folder) {
+  const auto write = [&](const char* name, const ModelKind& kind) {
+    write_model(folder / name, kind);
+    const model::Model opened((folder / name).string());  // a seed that is refused would be of no use
+  };
+  write("qwen3next.gguf", {});
+  write("qwen3next_old.gguf", {.old_projections = true, .tied = true});
+  write("qwen3next_fused_mtp.gguf", {.fused_experts = true, .mtp = true});
+  write("qwen3next_q8_0.gguf", {.matrices = quant::Type::Q8_0});
+  write("qwen35moe.gguf", {.architecture = "qwen35moe"});
+  write("qwen3moe.gguf", {.architecture = "qwen3moe"});
+}
+
+int run(const std::string& target, const fs::path& folder) {
+  fs::create_directories(folder);
+  if (target == "gguf_fuzz") {
+    write_every_value(folder / "values.gguf");
+    write_every_value(folder / "values_v2.gguf");
+    make_version_2(folder / "values_v2.gguf");
+    write_one_of_each_type(folder / "types.gguf");
+    write_one_of_one_split(folder / "split.gguf");
+    write_model(folder / "model.gguf", {});
+  } else if (target == "model_fuzz") {
+    write_models(folder);
+  } else {
+    fail("{}: no such fuzz target", target);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace redlite
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    fmt::print(stderr, "usage: {} gguf_fuzz|model_fuzz FOLDER\n", argv[0]);
+    return 2;
+  }
+  try {
+    return redlite::run(argv[1], argv[2]);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 1;
+  }
+}
