@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/quote.h"
 
 namespace redlite::tokenizer {
 namespace {
@@ -62,7 +63,7 @@ class Reader {
 Pretokenizer read_pretokenizer(const gguf::File& file, const std::string& name) {
   if (name == "qwen2") return Pretokenizer::Qwen2;
   if (name == "qwen35") return Pretokenizer::Qwen35;
-  fail("{}: tokenizer.ggml.pre is '{}'; supported: qwen2, qwen35", file.path(), name);
+  fail("{}: tokenizer.ggml.pre is {}; supported: qwen2, qwen35", file.path(), quote(name));
 }
 
 uint8_t kind_of(uint64_t ggml_type) {
@@ -121,7 +122,7 @@ Vocabulary read_vocabulary(const gguf::File& file) {
   const Reader read(file);
   const std::string model = read.required_string("tokenizer.ggml.model");
   if (model != "gpt2") {
-    fail("{}: tokenizer.ggml.model is '{}'; supported: gpt2 (byte-level BPE)", file.path(), model);
+    fail("{}: tokenizer.ggml.model is {}; supported: gpt2 (byte-level BPE)", file.path(), quote(model));
   }
   Vocabulary v;
   v.pretokenizer = read_pretokenizer(file, read.required_string("tokenizer.ggml.pre"));

@@ -113,7 +113,7 @@ TEST(Bpe, EqualsThePlainAlgorithmOnRandomVocabularies) {
     for (int i = 0; i < 20; ++i) {
       std::vector<std::string> letters;
       std::string word;
-      for (uint32_t n = random() % 30; n > 0; --n) {
+      for (size_t n = random() % 30; n > 0; --n) {
         letters.emplace_back(1, static_cast<char>('a' + random() % 3));
         word += letters.back();
       }

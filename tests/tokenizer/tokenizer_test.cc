@@ -220,7 +220,7 @@ TEST_F(DemoTokenizer, TextComesBack) {
                                           "\0"s};
   for (int i = 0; i < 3000; ++i) {
     std::string text;
-    for (uint32_t n = random() % 40; n > 0; --n) text += parts[random() % parts.size()];
+    for (size_t n = random() % 40; n > 0; --n) text += parts[random() % parts.size()];
     for (const bool special : {false, true}) {
       ASSERT_EQ(decode(tokenizer_, tokenizer_.encode(text, special), true), text);
     }
@@ -278,7 +278,7 @@ TEST(StreamDecoder, IsValidAtEveryPointForAnyBytes) {
       }
       all += text;
     };
-    for (uint32_t n = random() % 20; n > 0; --n) {
+    for (size_t n = random() % 20; n > 0; --n) {
       bytes += alphabet[random() % alphabet.size()];
       take(stream.push_bytes(bytes.substr(bytes.size() - 1)));
     }
