@@ -74,16 +74,19 @@ void add_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
   CLI::App* command = app.add_subcommand("tokenize", "Show the tokens of a text");
   command->add_option("model", options->model, "GGUF file")->required()->option_text("MODEL");
-  auto* input = command->add_option_group("text");
-  input->add_option("--text", options->text, "Text to tokenize")->option_text("T");
-  input->add_option("--text-file", options->text_file, "File to read it from; - is standard input")
-      ->option_text("F");
-  input->require_option(1);
+  CLI::Option* text = command->add_option("--text", options->text, "Text to tokenize")->option_text("T");
+  CLI::Option* file =
+      command->add_option("--text-file", options->text_file, "File to read it from; - is standard input")
+          ->option_text("F")
+          ->excludes(text);
   command->add_flag("--no-special", options->no_special, "Take <|im_start|> and its like for plain text");
   command->add_flag("--pieces", options->pieces, "Show the text of each token");
   command->add_flag("--json", options->json,
                     "Print JSON: {\"tokens\": [...]}, with --pieces also \"pieces\"");
-  command->callback([options] { tokenize(*options); });
+  command->callback([=] {
+    if (text->count() + file->count() == 0) throw CLI::RequiredError("--text or --text-file");
+    tokenize(*options);
+  });
 }
 
 }  // namespace redlite::cli
