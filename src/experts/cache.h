@@ -6,9 +6,12 @@
 #include <span>
 #include <string>
 
+#include "experts/io_mode.h"
 #include "model/model.h"
 
 namespace redlite::experts {
+
+class Reader;
 
 /// How much memory the routed experts may take.
 struct CacheSize {
@@ -19,40 +22,49 @@ struct CacheSize {
 struct CacheOptions {
   CacheSize size;
   bool prefetch = true;
+  IoMode io = IoMode::Auto;  ///< Bounded only
 };
 
-/// Counters since construction. An expert selection is a hit if its bytes were in memory when acquired, a
-/// miss if the computation had to have them read; an expert still on its way from a prefetch counts as a late
-/// one.
+/// Counters since construction. Each selection of an expert is one of three: a hit if its bytes were in
+/// memory when acquired, a miss if the computation had to have them read, late if they were still on their
+/// way from a prefetch. Each load was either a miss or a prefetch. (An expert that two live leases hold and
+/// the first of them is still having read is a hit of the second.)
 struct CacheStats {
   uint64_t hits = 0;
   uint64_t misses = 0;           ///< read on the critical path
-  uint64_t prefetched = 0;       ///< loads started by prediction
+  uint64_t prefetched = 0;       ///< loads started by prediction; the sum of the next three
   uint64_t prefetch_useful = 0;  ///< ... whose expert was then selected, already there
   uint64_t prefetch_late = 0;    ///< ... selected while still being read
-  uint64_t prefetch_wasted = 0;  ///< ... evicted, or left over, without being selected
-  uint64_t bytes_read = 0;
-  double stall_seconds = 0;  ///< time the computation waited with nothing else to do
+  uint64_t prefetch_wasted = 0;  ///< ... evicted, or left over until now, without being selected
+  uint64_t bytes_read = 0;       ///< by us; in a full cache the system pages the file in, uncounted
+  double stall_seconds = 0;      ///< time the computation waited with nothing else to do
 };
 
 /// The routed experts in bounded memory: the pool's bookkeeping, its arena, and the asynchronous reads that
 /// fill it. With CacheSize Full nothing is copied: experts are used where the file is mapped.
 ///
-/// Driven by one thread; the views it hands out may be read by any.
+/// Driven by one thread; the views it hands out may be read by any. Which experts are read when depends on
+/// time, the bytes handed out never do.
 class ExpertCache {
  public:
   /// Throws Error when the cache cannot hold one token's experts, naming the least size that works.
   ExpertCache(const model::Model& model, CacheOptions options);
+  /// The same for files without a model around them and a reader of the caller's choice (nullptr: the best):
+  /// for tests and benchmarks.
+  ExpertCache(const ExpertFiles& files, CacheOptions options, std::unique_ptr<Reader> reader);
+  /// Waits for reads in flight. All leases must be gone.
   ~ExpertCache();
 
-  /// Experts of one layer, pinned until the lease is destroyed.
+  /// Experts of one layer, pinned until the lease is destroyed, which may happen at any time.
   class Lease {
    public:
     Lease(Lease&&) noexcept;
+    Lease& operator=(Lease&&) noexcept;
     ~Lease();
     /// The next expert whose bytes are there, as an index into the ids acquired; hits first, then in order of
     /// arrival. Waits if none is ready; nullopt when all were handed out. Throws Error (file, offset, expert)
-    /// on a failed read.
+    /// on a failed read; the other experts can still be had, and the failed one is read again when it is
+    /// acquired again.
     std::optional<int> next();
     /// The same without waiting: nullopt also when none is ready now. Counts no stall.
     std::optional<int> try_next();
@@ -65,24 +77,39 @@ class ExpertCache {
     std::unique_ptr<State> state_;
   };
 
-  /// Pins distinct experts (at most max_lease(layer)) and submits all reads of missing ones at once.
+  /// Pins distinct experts (at most max_lease(layer)) and submits all reads of missing ones at once. Where
+  /// two_leases_fit(layer), a second lease may be taken while one lives, so that the next wave of a long
+  /// prefill is read while this one is computed. May wait for prefetches in flight (a stall) when nearly
+  /// every slot of a small cache is pinned.
   Lease acquire(int layer, std::span<const int32_t> experts);
 
-  /// Asks for experts that are probably needed next; costs no waiting. Ignored when prefetch is off.
+  /// Tells which experts are probably needed next, most probable first; only the first n_experts_used count.
+  /// Best called right after acquire() of the layer before. Costs no waiting: what is resident is marked as
+  /// used, the rest is read when no read of an acquire() is in flight (next() and try_next() look after
+  /// that), and what was not begun when the layer is acquired is forgotten. Ignored when prefetch is off.
   void prefetch(int layer, std::span<const int32_t> experts);
 
-  /// Most experts of a layer that one lease may hold. At least n_experts_used.
+  /// Most experts of a layer that one lease may hold: half the slots its class has, n_experts_used at least.
   int max_lease(int layer) const;
+  /// True when two leases of max_lease(layer) experts may live at the same time.
+  bool two_leases_fit(int layer) const;
 
   bool prefetching() const;
   CacheStats stats() const;
   uint64_t memory_bytes() const;  ///< of the arena
+  /// How experts are read: "mapped", "direct reads by io_uring", "buffered reads by threads".
+  std::string io() const;
 
   /// The least CacheSize::bytes that works for a model, and the least that holds every expert.
   static uint64_t minimum_bytes(const model::Model& model);
   static uint64_t full_bytes(const model::Model& model);
+  /// What `--cache-mib auto` means: Full if the memory that is free now, less `other_bytes` for everything
+  /// else and a reserve, holds all experts; else Bounded with what is left. Throws Error when that is below
+  /// the minimum.
+  static CacheSize auto_size(const model::Model& model, uint64_t other_bytes);
 
  private:
+  struct Bounded;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

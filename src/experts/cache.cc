@@ -1,0 +1,385 @@
+#include "experts/cache.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "experts/arena.h"
+#include "experts/layout.h"
+#include "experts/pool.h"
+#include "experts/prefetch.h"
+#include "experts/reader.h"
+#include "experts/store.h"
+
+namespace redlite::experts {
+
+using model::Model;
+
+struct ExpertCache::Lease::State {
+  ExpertCache::Impl* cache = nullptr;
+  Plan plan;  ///< empty in a full cache
+  std::vector<Model::Expert> experts;
+  std::vector<int> ready;  ///< indices in the order to hand out; the first `handed_out` are gone
+  size_t handed_out = 0;
+  std::map<int, std::string> failed;  ///< by index, also in `ready`
+
+  std::optional<int> take();
+};
+
+/// Everything that a cache with slots has and a full one has not.
+struct ExpertCache::Bounded {
+  struct Waiter {
+    Lease::State* lease;
+    int index;
+  };
+  struct Slot {
+    Model::Expert expert;
+    PlanEntry load;  ///< while loading: the read's own pin
+    bool loading = false;
+    bool urgent = false;          ///< loading, and a lease waits or waited for it
+    bool prefetched = false;      ///< by prediction, and not selected since
+    std::vector<Waiter> waiters;  ///< while loading
+  };
+
+  Bounded(const ExpertFiles& files, const SizeClasses& sizes, const CacheOptions& options,
+          std::unique_ptr<Reader> reader);
+
+  void acquire(int layer, std::span<const int32_t> ids, Lease::State& lease);
+  void prefetch(int layer, std::span<const int32_t> ids);
+  void forget(Lease::State& lease);
+  /// Lets arrivals reach the leases and starts prefetches when their time has come.
+  void pump(bool wait);
+  void poll(bool wait);
+
+  Slot& start_load(const PlanEntry& entry);
+  void start_prefetches();
+  void arrived(const Arrival& arrival);
+
+  ExpertFiles files;
+  ExpertPool pool;
+  Arena arena;
+  std::vector<Slot> slots;
+  PrefetchPlan plan;
+  std::vector<int> prefetches_in_flight;  ///< [class], those no lease waits for
+  int urgent = 0;                         ///< loads that a lease waits or waited for
+  std::vector<Arrival> arrivals;
+  CacheStats stats;
+  ExpertStore store;  ///< last: it must go before the memory it reads into
+};
+
+struct ExpertCache::Impl {
+  ExpertFiles files;
+  bool prefetch = false;
+  int live_leases = 0;
+  CacheStats full_stats;
+  std::unique_ptr<Bounded> bounded;  ///< nullptr: full
+};
+
+namespace {
+
+IoMode resolve_io(const ExpertFiles& files, const CacheOptions& options, uint64_t arena_bytes) {
+  if (options.io != IoMode::Auto) return options.io;
+  const uint64_t available = available_memory();
+  const IoMode wanted = choose_io_mode(files, available - std::min(available, arena_bytes));
+  return wanted == IoMode::Direct && !Shards::can_read_directly(files) ? IoMode::Buffered : wanted;
+}
+
+}  // namespace
+
+ExpertCache::Bounded::Bounded(const ExpertFiles& expert_files, const SizeClasses& sizes,
+                              const CacheOptions& options, std::unique_ptr<Reader> reader)
+    : files(expert_files),
+      pool(sizes.class_of_layer, files.n_experts, divide(sizes, files.n_experts_used, options.size.bytes)),
+      arena(pool.arena_bytes()),
+      slots(static_cast<size_t>(pool.n_slots())),
+      plan(files.n_experts_used),
+      prefetches_in_flight(sizes.classes.size(), 0),
+      store(files, resolve_io(files, options, pool.arena_bytes()),
+            reader ? std::move(reader) : make_reader()) {}
+
+void ExpertCache::Bounded::acquire(int layer, std::span<const int32_t> ids, Lease::State& lease) {
+  plan.acquired(layer, ids);
+  pump(false);
+  while (pool.needed(layer, ids) > pool.available(layer)) {
+    RL_CHECK(store.pending() > 0,
+             "the live leases of layer {}'s size class and {} experts more exceed its {} slots", layer,
+             ids.size(), pool.n_slots(layer));
+    pump(true);
+  }
+  lease.plan = pool.acquire(layer, ids);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const PlanEntry& entry = lease.plan.entries[i];
+    Slot& slot = slots[static_cast<size_t>(entry.slot)];
+    if (!entry.hit) {
+      ++stats.misses;
+      pool.pin(entry);
+      start_load(entry);
+      slot.urgent = true;
+      ++urgent;
+    } else if (slot.loading && slot.prefetched) {
+      ++stats.prefetch_late;
+      --prefetches_in_flight[static_cast<size_t>(pool.class_of(layer))];
+      slot.urgent = true;
+      ++urgent;
+    } else {
+      ++stats.hits;
+      if (slot.prefetched) ++stats.prefetch_useful;
+    }
+    slot.prefetched = false;
+    lease.experts[i] = slot.expert;
+    if (slot.loading) {
+      slot.waiters.push_back({&lease, static_cast<int>(i)});
+    } else {
+      lease.ready.push_back(static_cast<int>(i));
+    }
+  }
+  pump(false);
+}
+
+void ExpertCache::Bounded::prefetch(int layer, std::span<const int32_t> ids) {
+  std::vector<PrefetchPlan::Candidate> missing;
+  const size_t n = std::min(ids.size(), static_cast<size_t>(files.n_experts_used));
+  for (size_t rank = 0; rank < n; ++rank) {
+    const std::span<const int32_t> id = ids.subspan(rank, 1);
+    const int32_t slot = pool.slot_of({layer, id[0]});
+    if (slot < 0) {
+      missing.push_back({id[0], static_cast<int>(rank)});
+    } else {
+      // A use in the pool's eyes, so that neither this layer's misses nor the loads of the other predicted
+      // experts evict it.
+      Plan use = pool.acquire(layer, id);
+      pool.release(use);
+    }
+  }
+  plan.predict(layer, missing);
+  pump(false);
+}
+
+void ExpertCache::Bounded::forget(Lease::State& lease) {
+  for (const PlanEntry& entry : lease.plan.entries) {
+    std::erase_if(slots[static_cast<size_t>(entry.slot)].waiters,
+                  [&](const Waiter& w) { return w.lease == &lease; });
+  }
+  pool.release(lease.plan);
+}
+
+void ExpertCache::Bounded::pump(bool wait) {
+  if (store.pending() > 0) {
+    const auto start = std::chrono::steady_clock::now();
+    poll(wait);
+    if (wait) {
+      stats.stall_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+  }
+  if (urgent == 0 && !plan.empty()) start_prefetches();
+}
+
+void ExpertCache::Bounded::poll(bool wait) {
+  arrivals.clear();
+  store.poll(wait, arrivals);
+  for (const Arrival& arrival : arrivals) arrived(arrival);
+}
+
+ExpertCache::Bounded::Slot& ExpertCache::Bounded::start_load(const PlanEntry& entry) {
+  Slot& slot = slots[static_cast<size_t>(entry.slot)];
+  RL_CHECK(!slot.loading && slot.waiters.empty());
+  const model::ExpertLayer& layer = files.layers[static_cast<size_t>(entry.key.layer)];
+  const Placement placement = place(layer, entry.key.expert);
+  std::byte* memory = arena.data() + pool.slot_offset(entry.slot);
+  slot.expert.gate = {memory + placement.gate, layer.gate.type, layer.gate.rows, layer.gate.cols};
+  slot.expert.up = {memory + placement.up, layer.up.type, layer.up.rows, layer.up.cols};
+  slot.expert.down = {memory + placement.down, layer.down.type, layer.down.rows, layer.down.cols};
+  slot.load = entry;
+  slot.loading = true;
+  slot.urgent = false;
+  slot.prefetched = false;
+  store.read(entry.key, placement, memory, entry.slot);
+  return slot;
+}
+
+void ExpertCache::Bounded::start_prefetches() {
+  bool started = false;
+  while (store.has_room()) {
+    const std::optional<ExpertKey> key = plan.next();
+    if (!key) break;
+    if (pool.resident(*key)) continue;
+    // So many slots stay free of prefetches that the next acquire() need not wait for them.
+    int& in_flight = prefetches_in_flight[static_cast<size_t>(pool.class_of(key->layer))];
+    const int most = pool.n_slots(key->layer) - files.n_experts_used;
+    if (in_flight >= most || pool.available(key->layer) == 0) continue;
+    const Plan load = pool.acquire(key->layer, {&key->expert, 1});
+    start_load(load.entries[0]).prefetched = true;  // the plan's pin is the read's
+    ++in_flight;
+    ++stats.prefetched;
+    started = true;
+  }
+  if (started) poll(false);
+}
+
+void ExpertCache::Bounded::arrived(const Arrival& arrival) {
+  Slot& slot = slots[static_cast<size_t>(arrival.slot)];
+  slot.loading = false;
+  if (slot.urgent) {
+    --urgent;
+  } else {
+    --prefetches_in_flight[static_cast<size_t>(pool.class_of(slot.load.key.layer))];
+  }
+  if (!arrival.error.empty()) {
+    slot.prefetched = false;
+    pool.invalidate(slot.load);
+  }
+  for (const Waiter& waiter : slot.waiters) {
+    if (!arrival.error.empty()) waiter.lease->failed.emplace(waiter.index, arrival.error);
+    waiter.lease->ready.push_back(waiter.index);
+  }
+  slot.waiters.clear();
+  pool.unpin(slot.load);
+}
+
+std::optional<int> ExpertCache::Lease::State::take() {
+  if (handed_out == ready.size()) return std::nullopt;
+  const int index = ready[handed_out++];
+  const auto failure = failed.find(index);
+  if (failure != failed.end()) throw Error(failure->second);
+  return index;
+}
+
+ExpertCache::Lease::Lease(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ExpertCache::Lease::Lease(Lease&&) noexcept = default;
+
+ExpertCache::Lease& ExpertCache::Lease::operator=(Lease&& other) noexcept {
+  std::swap(state_, other.state_);
+  Lease old(std::move(other.state_));  // gives back what this one held
+  return *this;
+}
+
+ExpertCache::Lease::~Lease() {
+  if (!state_) return;
+  --state_->cache->live_leases;
+  if (state_->cache->bounded) state_->cache->bounded->forget(*state_);
+}
+
+std::optional<int> ExpertCache::Lease::next() {
+  Bounded* bounded = state_->cache->bounded.get();
+  if (bounded != nullptr) {
+    bounded->pump(false);
+    while (state_->handed_out == state_->ready.size() && state_->ready.size() < state_->experts.size()) {
+      bounded->pump(true);
+    }
+  }
+  return state_->take();
+}
+
+std::optional<int> ExpertCache::Lease::try_next() {
+  Bounded* bounded = state_->cache->bounded.get();
+  if (bounded != nullptr) bounded->pump(false);
+  return state_->take();
+}
+
+const Model::Expert& ExpertCache::Lease::expert(int index) const {
+  return state_->experts[static_cast<size_t>(index)];
+}
+
+ExpertCache::ExpertCache(const Model& model, CacheOptions options)
+    : ExpertCache(expert_files(model), options, nullptr) {}
+
+ExpertCache::ExpertCache(const ExpertFiles& files, CacheOptions options, std::unique_ptr<Reader> reader)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->files = files;
+  if (options.size.kind == CacheSize::Kind::Full) return;
+  impl_->prefetch = options.prefetch;
+  impl_->bounded = std::make_unique<Bounded>(files, size_classes(files), options, std::move(reader));
+}
+
+ExpertCache::~ExpertCache() {
+  RL_CHECK(impl_->live_leases == 0, "{} leases outlive their cache", impl_->live_leases);
+}
+
+ExpertCache::Lease ExpertCache::acquire(int layer, std::span<const int32_t> experts) {
+  RL_CHECK(experts.size() <= static_cast<size_t>(max_lease(layer)), "{} experts in one lease of at most {}",
+           experts.size(), max_lease(layer));
+  auto state = std::make_unique<Lease::State>();
+  state->cache = impl_.get();
+  state->experts.resize(experts.size());
+  state->ready.reserve(experts.size());
+  if (impl_->bounded) {
+    impl_->bounded->acquire(layer, experts, *state);
+  } else {
+    for (size_t i = 0; i < experts.size(); ++i) {
+      state->experts[i] = impl_->files.mapped(layer, experts[i]);
+      state->ready.push_back(static_cast<int>(i));
+    }
+    impl_->full_stats.hits += experts.size();
+  }
+  ++impl_->live_leases;
+  return Lease(std::move(state));
+}
+
+void ExpertCache::prefetch(int layer, std::span<const int32_t> experts) {
+  if (impl_->prefetch) impl_->bounded->prefetch(layer, experts);
+}
+
+int ExpertCache::max_lease(int layer) const {
+  if (!impl_->bounded) return impl_->files.n_experts;
+  const int half = impl_->bounded->pool.n_slots(layer) / 2;
+  return std::min(std::max(half, impl_->files.n_experts_used), impl_->files.n_experts);
+}
+
+bool ExpertCache::two_leases_fit(int layer) const {
+  return !impl_->bounded || 2 * max_lease(layer) <= impl_->bounded->pool.n_slots(layer);
+}
+
+bool ExpertCache::prefetching() const {
+  return impl_->prefetch;
+}
+
+CacheStats ExpertCache::stats() const {
+  if (!impl_->bounded) return impl_->full_stats;
+  CacheStats stats = impl_->bounded->stats;
+  stats.prefetch_wasted = stats.prefetched - stats.prefetch_useful - stats.prefetch_late;
+  stats.bytes_read = impl_->bounded->store.bytes_read();
+  return stats;
+}
+
+uint64_t ExpertCache::memory_bytes() const {
+  return impl_->bounded ? impl_->bounded->arena.size() : 0;
+}
+
+std::string ExpertCache::io() const {
+  if (!impl_->bounded) return "mapped";
+  const ExpertStore& store = impl_->bounded->store;
+  return fmt::format("{} reads by {}", io_mode_name(store.mode()), store.reader_name());
+}
+
+uint64_t ExpertCache::minimum_bytes(const Model& model) {
+  const ExpertFiles files = expert_files(model);
+  return size_classes(files).minimum_bytes(files.n_experts_used);
+}
+
+uint64_t ExpertCache::full_bytes(const Model& model) {
+  return size_classes(expert_files(model)).full_bytes();
+}
+
+CacheSize ExpertCache::auto_size(const Model& model, uint64_t other_bytes) {
+  // For what else the process and its neighbours take before the cache has filled.
+  constexpr uint64_t kReserve = uint64_t{512} << 20;
+  const uint64_t available = available_memory();
+  const uint64_t left = available - std::min(available, other_bytes + kReserve);
+  if (left >= model.expert_bytes()) return {CacheSize::Kind::Full, 0};
+  const uint64_t minimum = minimum_bytes(model);
+  if (left < minimum) {
+    fail(
+        "{}: {} MiB of memory are available, but the model and its context need {} MiB and one token's "
+        "experts "
+        "{} MiB, with {} MiB in reserve; free some memory, shorten the context, or name a size with "
+        "--cache-mib",
+        model.path(), available >> 20, other_bytes >> 20, minimum >> 20, kReserve >> 20);
+  }
+  return {CacheSize::Kind::Bounded, std::min(left, full_bytes(model))};
+}
+
+}  // namespace redlite::experts

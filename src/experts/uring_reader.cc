@@ -1,0 +1,95 @@
+#include <liburing.h>
+
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "experts/reader.h"
+
+namespace redlite::experts {
+namespace {
+
+class UringReader final : public Reader {
+ public:
+  static std::unique_ptr<Reader> make() {
+    std::unique_ptr<UringReader> reader(new UringReader);
+    // With these flags completions wait for our next system call instead of interrupting a thread that
+    // computes; kernels before 5.19 do not know them.
+    constexpr unsigned kFlags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG;
+    if (io_uring_queue_init(kReadDepth, &reader->ring_, kFlags) != 0 &&
+        io_uring_queue_init(kReadDepth, &reader->ring_, 0) != 0) {
+      return nullptr;
+    }
+    reader->open_ = true;
+    io_uring_probe* probe = io_uring_get_probe_ring(&reader->ring_);
+    const bool can_read = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0;
+    io_uring_free_probe(probe);
+    return can_read ? std::unique_ptr<Reader>(std::move(reader)) : nullptr;
+  }
+
+  ~UringReader() override {
+    if (!open_) return;
+    ReadCompletion ignored[16];
+    while (in_flight_ > 0) complete(ignored, true);
+    io_uring_queue_exit(&ring_);
+  }
+
+  bool submit(const ReadRequest& request) override {
+    if (in_flight_ == kReadDepth) return false;
+    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+    if (sqe == nullptr) return false;
+    io_uring_prep_read(sqe, request.fd, request.into, static_cast<unsigned>(request.bytes), request.offset);
+    sqe->user_data = request.tag;
+    ++in_flight_;
+    return true;
+  }
+
+  size_t complete(std::span<ReadCompletion> out, bool wait) override {
+    if (io_uring_sq_ready(&ring_) > 0) enter(0);
+    size_t n = fetch(out);
+    while (wait && n == 0 && in_flight_ > 0) {
+      enter(1);
+      n = fetch(out);
+    }
+    return n;
+  }
+
+  std::string_view name() const override { return "io_uring"; }
+
+ private:
+  UringReader() = default;
+
+  /// Hands what was submitted to the kernel and waits for `completions`. What the kernel did not take stays
+  /// in the queue for the next call.
+  void enter(unsigned completions) {
+    const int rc = io_uring_submit_and_wait(&ring_, completions);
+    if (rc >= 0 || rc == -EINTR) return;
+    // The kernel is short of memory, or of room for completions, which the next fetch() makes.
+    RL_CHECK(rc == -EAGAIN || rc == -EBUSY || rc == -ENOMEM, "io_uring_enter: {}", rc);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  size_t fetch(std::span<ReadCompletion> out) {
+    size_t n = 0;
+    io_uring_cqe* cqe = nullptr;
+    while (n < out.size() && io_uring_peek_cqe(&ring_, &cqe) == 0) {
+      out[n++] = {cqe->user_data, cqe->res};
+      io_uring_cqe_seen(&ring_, cqe);
+      --in_flight_;
+    }
+    return n;
+  }
+
+  io_uring ring_{};
+  bool open_ = false;
+  int in_flight_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Reader> make_uring_reader() {
+  return UringReader::make();
+}
+
+}  // namespace redlite::experts
