@@ -8,5 +8,6 @@ namespace redlite::cli {
 // does the work; the callback throws Error (exit 1) or CLI::ParseError (exit 2, usage).
 
 void add_tokenize(CLI::App& app);
+void add_synth(CLI::App& app);
 
 }  // namespace redlite::cli
