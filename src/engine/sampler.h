@@ -1,21 +1,22 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <deque>
 #include <random>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "model/runner.h"
 
 namespace redlite::engine {
 
-/// Sampling settings; defaults are greedy. Names, order and arithmetic as in llama.cpp.
+/// Sampling settings; the temperature's default is greedy. Names, order and arithmetic as in llama.cpp.
 struct SamplerOptions {
   float temperature = 0;        ///< <= 0: greedy
-  int top_k = 40;               ///< 0: off
-  float top_p = 0.95f;          ///< 1: off
-  float min_p = 0.05f;          ///< 0: off
+  int top_k = 40;               ///< <= 0: off
+  float top_p = 0.95f;          ///< >= 1: off
+  float min_p = 0.05f;          ///< <= 0: off
   float repeat_penalty = 1;     ///< 1: off
   float presence_penalty = 0;   ///< 0: off
   float frequency_penalty = 0;  ///< 0: off
@@ -23,19 +24,45 @@ struct SamplerOptions {
   uint32_t seed = 0;
 };
 
-/// Chooses tokens. The same logits, options, seed and history give the same tokens.
+/// Chooses tokens: penalties, top-k, top-p, min-p, temperature, then one draw. The same logits, options, seed
+/// and history give the same tokens, on any machine; of equal logits the lower id goes first.
 class Sampler {
  public:
+  /// Throws Error for settings that are no numbers, and for a repeat penalty that is not above 0.
   explicit Sampler(const SamplerOptions& options);
 
-  /// Tells the penalties about a token of the prompt or the answer.
+  /// Tells the penalties about a token of the prompt or the answer. Every token that sample() returns and
+  /// that is used must be accepted too.
   void accept(model::Token token);
+
+  /// One of the ids [0, logits.size()); `logits` is not empty. Throws Error if no logit is finite, which only
+  /// damaged weights can cause.
   model::Token sample(std::span<const float> logits);
 
  private:
-  SamplerOptions options_;
+  struct Candidate {
+    model::Token token;
+    float logit;
+    float p;
+  };
+
+  void apply_penalties();
+  void keep_top_k();
+  void keep_top_p();
+  void keep_min_p();
+  void apply_temperature();
+  model::Token draw();
+
+  void softmax();
+  float max_logit() const;
+  void sort_front(size_t target);
+
+  const SamplerOptions options_;
   std::mt19937 random_;
-  std::vector<model::Token> history_;
+  std::deque<model::Token> window_;               ///< the tokens that the penalties look at
+  std::unordered_map<model::Token, int> counts_;  ///< how often each of them is there
+  std::vector<Candidate> candidates_;             ///< of the call of sample() that is running
+  size_t sorted_ = 0;                             ///< how many of them are sorted, from the front
 };
 
 }  // namespace redlite::engine
