@@ -16,7 +16,12 @@ size_t block_bytes(int tokens, int cols) {
 }
 
 std::vector<const Kernels*> usable_kernels() {
-  return {&scalar_kernels()};
+  std::vector<const Kernels*> found;
+  for (const Kernels* k : {avx512_dl_kernels(), avx512_kernels(), avx2_kernels(), neon_kernels()}) {
+    if (k != nullptr) found.push_back(k);
+  }
+  found.push_back(&scalar_kernels());
+  return found;
 }
 
 }  // namespace

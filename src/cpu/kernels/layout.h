@@ -55,6 +55,11 @@ struct ActivationsAccess {
   }
 };
 
+/// The tables of the instruction sets that this build has; null where it does not or the processor lacks it.
 const Kernels& scalar_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
+const Kernels* avx512_dl_kernels();
+const Kernels* neon_kernels();
 
 }  // namespace redlite::cpu

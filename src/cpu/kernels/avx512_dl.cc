@@ -1,0 +1,328 @@
+// Products with quantised weights for AVX-512 with VNNI and VBMI (Ice Lake, Zen 4 and later). Weights are
+// decoded to bytes in registers; with many tokens they are kept for all of them in a panel of rows.
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12 takes the deliberately undefined operands in its own intrinsics for mistakes (its bug 105593).
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+#include <hwy/base.h>
+#include <hwy/detect_targets.h>
+
+#include "cpu/kernels/layout.h"
+
+#if HWY_ARCH_X86_64
+
+#include <hwy/targets.h>
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/aligned.h"
+#include "cpu/kernels/avx512_dl_tables.h"
+#include "quant/blocks.h"
+
+HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512vbmi,avx512vnni")
+
+namespace redlite::cpu::dl {
+namespace {
+
+#include "cpu/kernels/avx512_dl_decode-inl.h"
+
+using Access = ActivationsAccess;
+
+/// The lanes' products of one block with one token's activations, added to `sum` in the defined order.
+template <typename Decoder>
+HWY_INLINE F add_block(const V* w, F scale, [[maybe_unused]] F min, const ActivationBlock& x, F sum) {
+  V dot = _mm512_setzero_si512();
+  if constexpr (Decoder::kOffsetBits >= 0) {
+    dot = _mm512_slli_epi32(_mm512_load_si512(x.negative_sum), Decoder::kOffsetBits);
+  }
+  for (int j = 0; j < 4; ++j) dot = _mm512_dpbusd_epi32(dot, w[j], _mm512_load_si512(x.q[j]));
+  const F scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_load_ps(x.scale));
+  sum = _mm512_fmadd_ps(scaled, scale, sum);
+  if constexpr (Decoder::kMins) sum = _mm512_fnmadd_ps(min, _mm512_load_ps(x.scaled_sum), sum);
+  return sum;
+}
+
+/// Lanes folded in halves.
+HWY_INLINE float fold(F lanes) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(lanes), _mm512_extractf32x8_ps(lanes, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+/// A row's blocks in steps of what the decoder takes at once; the last step is padded with zeros where the
+/// row ends within it.
+template <typename Decoder>
+struct RowLayout {
+  using Block = typename Decoder::Block;
+  static constexpr int kValues = Decoder::kBlocks * kBlockValues;
+  static constexpr size_t kBytes = kValues / Block::kValues * sizeof(Block);
+  static constexpr bool kHasTail = kValues > Block::kValues;
+
+  explicit RowLayout(int cols)
+      : full_steps(cols / kValues),
+        blocks(Access::blocks_in_row(cols)),
+        tail_bytes(static_cast<size_t>(cols % kValues) / Block::kValues * sizeof(Block)) {}
+
+  int full_steps;
+  int blocks;  ///< of 256 values
+  size_t tail_bytes;
+};
+
+/// Calls use(decoded, first block, blocks) for all of a row.
+template <typename Decoder, typename Use>
+HWY_INLINE void for_blocks(const RowLayout<Decoder>& layout, const std::byte* row, Use use) {
+  const Decoder decode;
+  Decoded decoded[Decoder::kBlocks];
+  for (int step = 0; step < layout.full_steps; ++step, row += layout.kBytes) {
+    decode(row, decoded);
+    use(decoded, step * Decoder::kBlocks, Decoder::kBlocks);
+  }
+  if constexpr (RowLayout<Decoder>::kHasTail) {
+    if (layout.tail_bytes > 0) {
+      alignas(64) std::byte padded[RowLayout<Decoder>::kBytes] = {};
+      std::memcpy(padded, row, std::min(layout.tail_bytes, layout.kBytes));
+      decode(padded, decoded);
+      const int first = layout.full_steps * Decoder::kBlocks;
+      use(decoded, first, layout.blocks - first);
+    }
+  }
+}
+
+/// kTokens tokens at once, each block used from the registers that it was decoded to.
+template <typename Decoder, int kTokens>
+void multiply_few(const model::Matrix& w, int first, int last, const Activations& x, int t_first, float* y,
+                  size_t y_stride) {
+  const RowLayout<Decoder> layout(w.cols);
+  const ActivationBlock* const activations = Access::blocks(x, t_first);
+  const size_t row_bytes = w.row_bytes();
+  const std::byte* row = w.row(first);
+  for (int r = first; r < last; ++r, row += row_bytes) {
+    F sums[kTokens];
+    for (F& sum : sums) sum = _mm512_setzero_ps();
+    for_blocks<Decoder>(layout, row, [&](const Decoded* decoded, int at, int blocks) {
+      for (int b = 0; b < blocks; ++b) {
+        for (int t = 0; t < kTokens; ++t) {
+          sums[t] = add_block<Decoder>(decoded[b].w, decoded[b].scale, decoded[b].min,
+                                       activations[t * layout.blocks + at + b], sums[t]);
+        }
+      }
+    });
+    for (int t = 0; t < kTokens; ++t)
+      y[static_cast<size_t>(t) * y_stride + static_cast<size_t>(r)] = fold(sums[t]);
+  }
+}
+
+/// A decoded block in memory.
+struct alignas(64) PanelBlock {
+  uint8_t w[4][64];
+  float scale[kLanes];
+  float min[kLanes];
+};
+
+/// Two rows of a panel times four tokens: 8 products, each weight and activation register used several times.
+template <typename Decoder, int kRows, int kTokens>
+void multiply_tile(const PanelBlock* panel, int blocks, const ActivationBlock* x, float* y, size_t y_stride) {
+  F sums[kRows][kTokens];
+  for (auto& row : sums) {
+    for (F& sum : row) sum = _mm512_setzero_ps();
+  }
+  for (int b = 0; b < blocks; ++b) {
+    V dots[kRows][kTokens];
+    for (int t = 0; t < kTokens; ++t) {
+      V start = _mm512_setzero_si512();
+      if constexpr (Decoder::kOffsetBits >= 0) {
+        start = _mm512_slli_epi32(_mm512_load_si512(x[t * blocks + b].negative_sum), Decoder::kOffsetBits);
+      }
+      for (int r = 0; r < kRows; ++r) dots[r][t] = start;
+    }
+    for (int j = 0; j < 4; ++j) {
+      V w[kRows];
+      for (int r = 0; r < kRows; ++r) w[r] = _mm512_load_si512(panel[r * blocks + b].w[j]);
+      for (int t = 0; t < kTokens; ++t) {
+        const V q = _mm512_load_si512(x[t * blocks + b].q[j]);
+        for (int r = 0; r < kRows; ++r) dots[r][t] = _mm512_dpbusd_epi32(dots[r][t], w[r], q);
+      }
+    }
+    for (int t = 0; t < kTokens; ++t) {
+      const F x_scale = _mm512_load_ps(x[t * blocks + b].scale);
+      for (int r = 0; r < kRows; ++r) {
+        const PanelBlock& block = panel[r * blocks + b];
+        sums[r][t] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(dots[r][t]), x_scale),
+                                     _mm512_load_ps(block.scale), sums[r][t]);
+        if constexpr (Decoder::kMins) {
+          sums[r][t] = _mm512_fnmadd_ps(_mm512_load_ps(block.min),
+                                        _mm512_load_ps(x[t * blocks + b].scaled_sum), sums[r][t]);
+        }
+      }
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    for (int r = 0; r < kRows; ++r)
+      y[static_cast<size_t>(t) * y_stride + static_cast<size_t>(r)] = fold(sums[r][t]);
+  }
+}
+
+/// Bytes of decoded rows kept at once: they stay in the second-level cache while the tokens pass by.
+constexpr size_t kPanelBytes = 192 << 10;
+/// Tokens whose activations pass by together: they stay in the first-level cache.
+constexpr int kTileTokens = 4;
+
+template <typename Decoder>
+void multiply_many(const model::Matrix& w, int first, int last, const Activations& x, int t_first, int t_last,
+                   float* y, size_t y_stride) {
+  const RowLayout<Decoder> layout(w.cols);
+  const int blocks = layout.blocks;
+  const int panel_rows = std::clamp(static_cast<int>(kPanelBytes / sizeof(PanelBlock)) / blocks & ~1, 2, 64);
+  thread_local AlignedBuffer<PanelBlock> panel;
+  const size_t needed = static_cast<size_t>(panel_rows) * static_cast<size_t>(blocks);
+  if (panel.size() < needed) panel = AlignedBuffer<PanelBlock>(needed);
+  PanelBlock* const decoded_rows = panel.data();
+
+  for (int r0 = first; r0 < last; r0 += panel_rows) {
+    const int rows = std::min(panel_rows, last - r0);
+    for (int r = 0; r < rows; ++r) {
+      PanelBlock* const out = decoded_rows + static_cast<ptrdiff_t>(r) * blocks;
+      for_blocks<Decoder>(layout, w.row(r0 + r), [out](const Decoded* decoded, int at, int n) {
+        for (int b = 0; b < n; ++b) {
+          for (int j = 0; j < 4; ++j) _mm512_store_si512(out[at + b].w[j], decoded[b].w[j]);
+          _mm512_store_ps(out[at + b].scale, decoded[b].scale);
+          if constexpr (Decoder::kMins) _mm512_store_ps(out[at + b].min, decoded[b].min);
+        }
+      });
+    }
+    for (int t = t_first; t < t_last; t += kTileTokens) {
+      const ActivationBlock* const from = Access::blocks(x, t);
+      const int tokens = std::min(kTileTokens, t_last - t);
+      for (int r = 0; r < rows; r += 2) {
+        const PanelBlock* const tile = decoded_rows + static_cast<ptrdiff_t>(r) * blocks;
+        float* const out = y + static_cast<size_t>(t - t_first) * y_stride + static_cast<size_t>(r0 + r);
+        if (rows - r >= 2 && tokens == kTileTokens) {
+          multiply_tile<Decoder, 2, kTileTokens>(tile, blocks, from, out, y_stride);
+          continue;
+        }
+        for (int i = 0; i < std::min(2, rows - r); ++i) {
+          for (int k = 0; k < tokens; ++k) {
+            multiply_tile<Decoder, 1, 1>(tile + static_cast<ptrdiff_t>(i) * blocks, blocks,
+                                         from + static_cast<ptrdiff_t>(k) * blocks,
+                                         out + static_cast<size_t>(k) * y_stride + i, y_stride);
+          }
+        }
+      }
+    }
+  }
+}
+
+template <typename Decoder>
+void multiply_with(const model::Matrix& w, int first, int last, const Activations& x, int t_first, int t_last,
+                   float* y, size_t y_stride) {
+  switch (t_last - t_first) {
+    case 1:
+      return multiply_few<Decoder, 1>(w, first, last, x, t_first, y, y_stride);
+    case 2:
+      return multiply_few<Decoder, 2>(w, first, last, x, t_first, y, y_stride);
+    case 3:
+      return multiply_few<Decoder, 3>(w, first, last, x, t_first, y, y_stride);
+    case 4:
+      return multiply_few<Decoder, 4>(w, first, last, x, t_first, y, y_stride);
+    default:
+      return multiply_many<Decoder>(w, first, last, x, t_first, t_last, y, y_stride);
+  }
+}
+
+using Multiply = void (*)(const model::Matrix&, int, int, const Activations&, int, int, float*, size_t);
+
+Multiply multiply_for(quant::Type type) {
+  using quant::Type;
+  switch (type) {
+    case Type::Q4_0:
+      return multiply_with<DecodeQ4_0>;
+    case Type::Q4_1:
+      return multiply_with<DecodeQ4_1>;
+    case Type::Q5_0:
+      return multiply_with<DecodeQ5_0>;
+    case Type::Q5_1:
+      return multiply_with<DecodeQ5_1>;
+    case Type::Q8_0:
+      return multiply_with<DecodeQ8_0>;
+    case Type::Q2_K:
+      return multiply_with<DecodeQ2_K>;
+    case Type::Q3_K:
+      return multiply_with<DecodeQ3_K>;
+    case Type::Q4_K:
+      return multiply_with<DecodeQ4_K>;
+    case Type::Q5_K:
+      return multiply_with<DecodeQ5_K>;
+    case Type::Q6_K:
+      return multiply_with<DecodeQ6_K>;
+    case Type::IQ2_XXS:
+      return multiply_with<DecodeIQ2_XXS>;
+    case Type::IQ2_XS:
+      return multiply_with<DecodeIQ2_XS>;
+    case Type::IQ2_S:
+      return multiply_with<DecodeIQ2_S>;
+    case Type::IQ3_XXS:
+      return multiply_with<DecodeIQ3_XXS>;
+    case Type::IQ3_S:
+      return multiply_with<DecodeIQ3_S>;
+    case Type::IQ1_S:
+      return multiply_with<DecodeIQ1_S>;
+    case Type::IQ1_M:
+      return multiply_with<DecodeIQ1_M>;
+    case Type::IQ4_NL:
+      return multiply_with<DecodeIQ4_NL>;
+    case Type::IQ4_XS:
+      return multiply_with<DecodeIQ4_XS>;
+    case Type::MXFP4:
+      return multiply_with<DecodeMXFP4>;
+    case Type::F32:
+    case Type::F16:
+    case Type::BF16:
+      break;
+  }
+  return nullptr;
+}
+
+void multiply(const model::Matrix& w, int first, int last, const Activations& x, int t_first, int t_last,
+              float* y, size_t y_stride) {
+  if (first >= last || t_first >= t_last) return;
+  if (const Multiply product = multiply_for(w.type))
+    return product(w, first, last, x, t_first, t_last, y, y_stride);
+  avx512_kernels()->multiply(w, first, last, x, t_first, t_last, y, y_stride);
+}
+
+}  // namespace
+}  // namespace redlite::cpu::dl
+
+HWY_POP_ATTRIBUTES
+
+namespace redlite::cpu {
+
+const Kernels* avx512_dl_kernels() {
+  // Highway's AVX3_DL asks for all that this file uses, and more.
+  if ((hwy::SupportedTargets() & HWY_AVX3_DL) == 0) return nullptr;
+  static const Kernels table = [] {
+    Kernels t = *avx512_kernels();
+    t.name = "avx512_dl";
+    t.multiply = dl::multiply;
+    return t;
+  }();
+  return &table;
+}
+
+}  // namespace redlite::cpu
+
+#else
+
+namespace redlite::cpu {
+const Kernels* avx512_dl_kernels() {
+  return nullptr;
+}
+}  // namespace redlite::cpu
+
+#endif  // HWY_ARCH_X86_64

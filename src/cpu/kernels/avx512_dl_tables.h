@@ -1,0 +1,233 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "quant/codebooks.h"
+
+/// Constants of the AVX-512 decoders, one 512-bit register each. A decoder puts a block's weights as bytes
+/// w + offset into four registers j = 0 .. 3; 32-bit lane L = 2 m + h of register j holds values
+/// 16 L + 4 j + i, i = 0 .. 3, of the block's 256: lane h of the 64-bit lane m, which is 32 values long.
+namespace redlite::cpu::dl {
+
+template <typename T>
+using Register = std::array<T, 64 / sizeof(T)>;
+
+template <typename T, typename Of>
+constexpr Register<T> make(Of of) {
+  Register<T> out{};
+  for (int i = 0; i < static_cast<int>(out.size()); ++i) out[static_cast<size_t>(i)] = static_cast<T>(of(i));
+  return out;
+}
+
+template <typename T, typename Of>
+constexpr std::array<Register<T>, 4> make_four(Of of) {
+  std::array<Register<T>, 4> out{};
+  for (int j = 0; j < 4; ++j) out[static_cast<size_t>(j)] = make<T>([=](int i) { return of(j, i); });
+  return out;
+}
+
+// ---- K types: which dword of the packed bits holds the values of (j, lane), and where in it ----
+
+/// Q4_K, Q5_K: 32-bit words of qs.
+alignas(64) inline constexpr auto kK4Words = make_four<int32_t>([](int j, int lane) {
+  return 8 * (lane / 4) + 4 * (lane % 2) + j;
+});
+alignas(64) inline constexpr auto kK4Shift = make<int32_t>([](int lane) { return 4 * (lane / 2 % 2); });
+/// Q5_K's and Q3_K's high bits: 32 bytes.
+alignas(64) inline constexpr auto kHighWords = make_four<int32_t>([](int j, int lane) {
+  return 4 * (lane % 2) + j;
+});
+alignas(64) inline constexpr auto kK5HighRotate = make<int32_t>([](int lane) { return (lane / 2 - 4) & 31; });
+alignas(64) inline constexpr auto kK3HighRotate = make<int32_t>([](int lane) { return (lane / 2 - 2) & 31; });
+/// Q2_K, Q3_K: 2 bits.
+alignas(64) inline constexpr auto kK2Words = make_four<int32_t>([](int j, int lane) {
+  return 8 * (lane / 8) + 4 * (lane % 2) + j;
+});
+alignas(64) inline constexpr auto kK2Shift = make<int32_t>([](int lane) { return 2 * (lane / 2 % 4); });
+/// Q6_K.
+alignas(64) inline constexpr auto kK6LowWords = make_four<int32_t>([](int j, int lane) {
+  return 16 * (lane / 8) + 8 * (lane / 2 % 2) + 4 * (lane % 2) + j;
+});
+alignas(64) inline constexpr auto kK6LowShift = make<int32_t>([](int lane) { return 4 * (lane / 4 % 2); });
+alignas(64) inline constexpr auto kK6HighRotate = make<int32_t>([](int lane) {
+  return (2 * (lane / 2 % 4) - 4) & 31;
+});
+/// Nibbles of 32 values in 16 bytes: Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL, IQ4_XS, MXFP4.
+alignas(64) inline constexpr auto kNibbleWords = make_four<int32_t>([](int j, int lane) {
+  return 4 * (lane / 2) + j;
+});
+alignas(64) inline constexpr auto kNibbleShift = make<int32_t>([](int lane) { return 4 * (lane % 2); });
+
+// ---- scales of 6 bits packed in 12 bytes; byte 0 of lane L from bits [control] of the first 8 bytes or the
+// last 4, other bytes masked off ----
+
+/// Q4_K and Q5_K: group g < 4 has all bits in the first word, the others 2 there and 4 in the second.
+constexpr int k4_first_offset(int g) {
+  return g < 4 ? 8 * g : 8 * (g - 4) + 2;
+}
+alignas(64) inline constexpr auto kK4ScaleFirst = make<uint8_t>([](int byte) {
+  return k4_first_offset(byte / 8) & 63;
+});
+alignas(64) inline constexpr auto kK4ScaleSecond = make<uint8_t>([](int byte) {
+  return byte / 8 < 4 ? 0 : 8 * (byte / 8 - 4);
+});
+alignas(64) inline constexpr auto kK4MinFirst = make<uint8_t>([](int byte) {
+  return (32 + k4_first_offset(byte / 8)) & 63;
+});
+alignas(64) inline constexpr auto kK4MinSecond = make<uint8_t>([](int byte) {
+  return byte / 8 < 4 ? 0 : 8 * (byte / 8 - 4) + 4;
+});
+alignas(64) inline constexpr auto kK4FirstMask = make<int32_t>([](int lane) {
+  return lane / 2 < 4 ? 0x3f : 0x30;
+});
+alignas(64) inline constexpr auto kK4SecondMask = make<int32_t>([](int lane) {
+  return lane / 2 < 4 ? 0 : 0x0f;
+});
+/// Q3_K.
+alignas(64) inline constexpr auto kK3ScaleLow = make<uint8_t>([](int byte) {
+  return 8 * (byte / 4 % 8) + 4 * (byte / 4 / 8);
+});
+alignas(64) inline constexpr auto kK3ScaleHigh = make<uint8_t>([](int byte) {
+  return (8 * (byte / 4 % 4) + 2 * (byte / 4 / 4) - 4) & 63;
+});
+/// A nibble for each lane, in 8 bytes (IQ2_XS, IQ2_S); a nibble for two lanes, in 4 (IQ3_S, IQ4_XS).
+alignas(64) inline constexpr auto kLaneNibble = make<uint8_t>([](int byte) { return 4 * (byte / 4); });
+alignas(64) inline constexpr auto kPairNibbleShift = make<int32_t>([](int lane) { return 4 * (lane / 2); });
+alignas(64) inline constexpr auto kIq4HighRotate = make<int32_t>([](int lane) {
+  return (2 * (lane / 2) - 4) & 31;
+});
+/// IQ1_M: 3 bits for each lane, four to a 16-bit word.
+alignas(64) inline constexpr auto kIq1MScale = make<uint8_t>([](int byte) {
+  return 16 * (byte / 16) + 3 * (byte / 4 % 4);
+});
+
+/// IQ1_S: 3 high bits of entry e, at bit 3 e of the group's word, to the upper byte of word e.
+alignas(64) inline constexpr auto kIq1SHigh = make<uint8_t>([](int byte) { return 3 * (byte % 8 / 2); });
+/// MXFP4: the first byte of each of 8 blocks of 17.
+alignas(64) inline constexpr auto kMxfp4Exponents = make<uint8_t>([](int byte) { return 17 * (byte / 8); });
+/// Q8_0: dwords of registers that hold 4 lanes each; the upper half of the result is not used.
+alignas(64) inline constexpr auto kQ8Words = make_four<int32_t>([](int j, int lane) {
+  return lane < 8 ? 16 * (lane / 4) + 4 * (lane % 4) + j : 0;
+});
+
+/// Lane L from lane L / 2: scales of 32 values.
+alignas(64) inline constexpr auto kTwice = make<int32_t>([](int lane) { return lane / 2; });
+
+// ---- a bit for each value: 32 of them in the low half of a 64-bit lane ----
+
+/// What moves the bit of each value to bit 2, 3 or 4 of its byte.
+constexpr int bit_offset(int j, int byte, int to_bit) {
+  return (16 * (byte / 4 % 2) + 4 * j + byte % 4 - to_bit) & 63;
+}
+alignas(64) inline constexpr auto kBitToBit2 = make_four<uint8_t>([](int j, int byte) {
+  return bit_offset(j, byte, 2);
+});
+alignas(64) inline constexpr auto kBitToBit3 = make_four<uint8_t>([](int j, int byte) {
+  return bit_offset(j, byte, 3);
+});
+alignas(64) inline constexpr auto kBitToBit4 = make_four<uint8_t>([](int j, int byte) {
+  return bit_offset(j, byte, 4);
+});
+
+// ---- codebooks ----
+
+/// Table t of a plane: half of each code (4 values of 2 bits, or 2 of 3) of entries 64 t .. 64 t + 63.
+template <int kTables, int kBits, size_t kEntries>
+constexpr std::array<Register<uint8_t>, kTables> plane(const uint16_t (&codes)[kEntries], int half) {
+  static_assert(kTables * 64 == kEntries);
+  constexpr int kHalfBits = kBits == 2 ? 8 : 6;
+  std::array<Register<uint8_t>, kTables> out{};
+  for (int e = 0; e < static_cast<int>(kEntries); ++e) {
+    out[static_cast<size_t>(e / 64)][static_cast<size_t>(e % 64)] =
+        static_cast<uint8_t>((codes[e] >> (kHalfBits * half)) & ((1 << kHalfBits) - 1));
+  }
+  return out;
+}
+
+alignas(64) inline constexpr auto kIq2XxsLow = plane<4, 2>(quant::kIq2XxsCodes, 0);
+alignas(64) inline constexpr auto kIq2XxsHigh = plane<4, 2>(quant::kIq2XxsCodes, 1);
+alignas(64) inline constexpr auto kIq2XsLow = plane<8, 2>(quant::kIq2XsCodes, 0);
+alignas(64) inline constexpr auto kIq2XsHigh = plane<8, 2>(quant::kIq2XsCodes, 1);
+alignas(64) inline constexpr auto kIq2SLow = plane<16, 2>(quant::kIq2SCodes, 0);
+alignas(64) inline constexpr auto kIq2SHighPlane = plane<16, 2>(quant::kIq2SCodes, 1);
+alignas(64) inline constexpr auto kIq3XxsLow = plane<4, 3>(quant::kIq3XxsCodes, 0);
+alignas(64) inline constexpr auto kIq3XxsHigh = plane<4, 3>(quant::kIq3XxsCodes, 1);
+alignas(64) inline constexpr auto kIq3SLow = plane<8, 3>(quant::kIq3SCodes, 0);
+alignas(64) inline constexpr auto kIq3SHigh = plane<8, 3>(quant::kIq3SCodes, 1);
+
+/// 7 bits to 8 of even parity.
+alignas(64) inline constexpr auto kEvenSigns = [] {
+  std::array<Register<uint8_t>, 2> out{};
+  for (int i = 0; i < 128; ++i) {
+    int parity = 0;
+    for (int bit = 0; bit < 7; ++bit) parity ^= (i >> bit) & 1;
+    out[static_cast<size_t>(i / 64)][static_cast<size_t>(i % 64)] = static_cast<uint8_t>(i | (parity << 7));
+  }
+  return out;
+}();
+/// Four patterns of 7 bits from the low half of a 64-bit lane; and from both halves.
+alignas(64) inline constexpr auto kFourSevens = make<uint8_t>([](int byte) { return 7 * (byte % 4); });
+alignas(64) inline constexpr auto kEightSevens = make<uint8_t>([](int byte) {
+  return 32 * (byte / 4 % 2) + 7 * (byte % 4);
+});
+
+/// 64-bit lane m holds the low halves of its group's four codes of 2-bit values in bytes 0 .. 3 and the high
+/// halves in 4 .. 7; each byte of register j gets its 2 bits at the bottom.
+alignas(64) inline constexpr auto kPick2 = make_four<uint8_t>([](int j, int byte) {
+  const int h = byte / 4 % 2, i = byte % 4;
+  return 8 * (4 * (j % 2) + 2 * h + j / 2) + 2 * i;
+});
+/// For j = 0, 1 and again for 2, 3: a 32-bit lane holds [low j, low j + 1, high j, high j + 1] for its codes
+/// of four 3-bit values.
+alignas(64) inline constexpr auto kPick3 = make_four<uint8_t>([](int j, int byte) {
+  const int h = byte / 4 % 2, i = byte % 4;
+  return 32 * h + 16 * (i / 2) + 8 * (j % 2) + 3 * (i % 2);
+});
+inline constexpr int kIq2Offset = 64, kIq3Offset = 64;
+/// Code in the low bits, sign above it, anything above that.
+alignas(64) inline constexpr auto kIq2Values = make<uint8_t>([](int i) {
+  const int level = quant::kIq2Levels[i & 3];
+  return kIq2Offset + ((i & 4) ? -level : level);
+});
+alignas(64) inline constexpr auto kIq3XxsValues = make<uint8_t>([](int i) {
+  const int level = quant::kIq3XxsLevels[i & 7];
+  return kIq3Offset + ((i & 8) ? -level : level);
+});
+alignas(64) inline constexpr auto kIq3SValues = make<uint8_t>([](int i) {
+  const int level = quant::kIq3SLevels[i & 7];
+  return kIq3Offset + ((i & 8) ? -level : level);
+});
+alignas(64) inline constexpr auto kIq4Values = make<uint8_t>([](int i) {
+  return 128 + quant::kIq4Levels[i & 15];
+});
+alignas(64) inline constexpr auto kMxfp4Values = make<uint8_t>([](int i) {
+  return 16 + quant::kMxfp4Levels[i & 15];
+});
+
+/// Two blocks' 32 indices each, to the 128-bit lanes that hold [A's 8, B's 8]; see decode of IQ2_S.
+alignas(64) inline constexpr auto kInterleaveQwords = make<int64_t>([](int i) {
+  return i % 2 == 0 ? i / 2 : 8 + i / 2;
+});
+/// The two high bits of an IQ2_S index: byte (lane q, group g = 2 q + ., entry e) from bit 8 g + 2 e.
+alignas(64) inline constexpr auto kIq2SHigh = make<uint8_t>([](int byte) {
+  const int g = 2 * (byte / 16) + byte % 8 / 4;
+  return 8 * g + 2 * (byte % 4);
+});
+
+inline constexpr int kIq1Offset = 16;
+/// IQ1: the 8 values of each entry as bytes 8 g + 1 + offset, to be lessened by 2 where the shift is
+/// negative.
+alignas(64) inline constexpr auto kIq1Entries = [] {
+  std::array<uint64_t, 2048> out{};
+  for (size_t e = 0; e < 2048; ++e) {
+    for (int i = 0; i < 8; ++i) {
+      const int value = 8 * (((quant::kIq1Codes[e] >> (2 * i)) & 3) - 1) + 1 + kIq1Offset;
+      out[e] |= static_cast<uint64_t>(value) << (8 * i);
+    }
+  }
+  return out;
+}();
+
+}  // namespace redlite::cpu::dl
