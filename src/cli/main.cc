@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
                "redlite"};
   app.set_version_flag("--version", "redlite " REDLITE_VERSION);
   app.require_subcommand(1);
+  cli::add_convert(app);
   cli::add_tokenize(app);
   cli::add_synth(app);
   try {

@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <functional>
 
+#include "../support/temporary_folder.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "gguf/gguf.h"
 #include "gguf/writer.h"
-#include "temporary_folder.h"
 
 namespace redlite::gguf {
 namespace {
@@ -52,7 +52,7 @@ class Split : public ::testing::Test {
     EXPECT_THAT([&] { File file(path(named)); }, ThrowsMessage<Error>(HasSubstr(message)));
   }
 
-  TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
 };
 
 TEST_F(Split, NamingAnyPartOpensAll) {

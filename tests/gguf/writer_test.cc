@@ -7,8 +7,8 @@
 #include <limits>
 #include <numeric>
 
+#include "../support/temporary_folder.h"
 #include "base/error.h"
-#include "temporary_folder.h"
 
 namespace redlite::gguf {
 namespace {
@@ -82,7 +82,7 @@ std::vector<std::pair<std::string, Value>> every_kind_of_value() {
 }
 
 TEST(Writer, RoundTripsEveryKindOfValue) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const std::string path = folder / "values.gguf";
   const auto values = every_kind_of_value();
   {
@@ -102,7 +102,7 @@ TEST(Writer, RoundTripsEveryKindOfValue) {
 }
 
 TEST(Writer, RoundTripsTensorsOfEveryTypeWhateverThePieces) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   for (const uint32_t alignment : {32u, 8u, 4096u}) {
     const std::string path = folder / "tensors.gguf";
     std::vector<std::vector<std::byte>> contents;
@@ -142,7 +142,7 @@ TEST(Writer, RoundTripsTensorsOfEveryTypeWhateverThePieces) {
 }
 
 TEST(Writer, LeavesNothingUnderTheNameUnlessFinished) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const std::string path = folder / "model.gguf";
   {
     Writer writer(path);
@@ -155,7 +155,7 @@ TEST(Writer, LeavesNothingUnderTheNameUnlessFinished) {
 }
 
 TEST(Writer, KeepsTheOldFileUntilFinished) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const std::string path = folder / "old.gguf";
   const auto write = [&](uint32_t version) {
     Writer writer(path);
@@ -170,7 +170,7 @@ TEST(Writer, KeepsTheOldFileUntilFinished) {
 }
 
 TEST(Writer, NamesWhatTheSystemRefuses) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   EXPECT_THAT([] { Writer("/no/such/folder/m.gguf"); },
               ThrowsMessage<Error>(HasSubstr("/no/such/folder/m.gguf")));
   Writer writer(folder / "huge.gguf");
@@ -179,7 +179,7 @@ TEST(Writer, NamesWhatTheSystemRefuses) {
 }
 
 TEST(WriterDeathTest, AbortsOnBytesThatWereNotDeclared) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   EXPECT_DEATH(
       {
         Writer writer(folder / "death.gguf");

@@ -7,14 +7,14 @@
 #include <filesystem>
 #include <string>
 
-namespace redlite::gguf {
+namespace redlite::testing {
 
 /// A folder that is this process's and this object's own, removed with all it holds.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
     static int count = 0;
-    path_ = fmt::format("{}/redlite_gguf_test.{}.{}", ::testing::TempDir(), ::getpid(), count++);
+    path_ = fmt::format("{}/redlite_test.{}.{}", ::testing::TempDir(), ::getpid(), count++);
     std::filesystem::create_directories(path_);
   }
   ~TemporaryFolder() {
@@ -31,4 +31,4 @@ class TemporaryFolder {
   std::string path_;
 };
 
-}  // namespace redlite::gguf
+}  // namespace redlite::testing
