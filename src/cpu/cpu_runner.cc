@@ -1,0 +1,290 @@
+#include "cpu/cpu_runner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "cpu/runner_impl.h"
+#include "quant/decode.h"
+
+namespace redlite::cpu {
+
+using model::LayerKind;
+using model::Stage;
+using model::Token;
+
+// The whole model for a chunk of n tokens.
+void CpuRunner::Impl::forward_chunk(std::span<const Token> tokens, int n_logits, float* out) {
+  const model::Config& c = config;
+  const int n = static_cast<int>(tokens.size());
+  const size_t n_embd = c.n_embd;
+  float* const x = scratch.x;  // x[n][n_embd], the residual
+  float* const y = scratch.y;  // y[n][n_embd], what is added to it
+  lap_start = std::chrono::steady_clock::now();
+  scratch.embd_rows.resize(n, c.n_embd);
+
+  // x = rows of the embedding; rotations of these positions
+  for_tokens(n, [&](int t) {
+    quant::decode(weights.token_embd.type, weights.token_embd.row(tokens[t]), x + t * n_embd, n_embd);
+    for (int i = 0; i < c.rope_dims / 2; ++i) {
+      const double angle = (position + t) * rope_frequencies[i];
+      scratch.rope[t * c.rope_dims + i] = static_cast<float>(std::cos(angle));
+      scratch.rope[t * c.rope_dims + c.rope_dims / 2 + i] = static_cast<float>(std::sin(angle));
+    }
+  });
+  show(Stage::Embedding, -1, position, c.n_embd, n, x);
+  lap(times.embedding);
+
+  for (int layer = 0; layer < c.n_layers; ++layer) {
+    const model::LayerWeights& w = weights.layers[layer];
+    const bool attends = c.layers[layer] == LayerKind::Attention;
+
+    // h[n][n_embd], the mixer's input
+    for_tokens(n, [&](int t) { norm(t, w.attn_norm); });
+    show(Stage::MixerInput, layer, position, c.n_embd, n, scratch.h);
+
+    if (attends) {
+      attention(layer, n);
+    } else {
+      delta_net(layer, n);
+    }
+    show(Stage::MixerOutput, layer, position, c.n_embd, n, y);
+    lap(attends ? times.attention : times.delta_net);
+
+    // x += y; h[n][n_embd], the experts' input
+    for_tokens(n, [&](int t) {
+      mixers.add_scaled(y + t * n_embd, 1, c.n_embd, x + t * n_embd);
+      norm(t, w.ffn_norm);
+    });
+    show(Stage::FfnInput, layer, position, c.n_embd, n, scratch.h);
+
+    route(layer, n);
+    lap(times.router);
+
+    experts_ffn(layer, n);
+    show(Stage::FfnOutput, layer, position, c.n_embd, n, y);
+
+    for_tokens(n, [&](int t) { mixers.add_scaled(y + t * n_embd, 1, c.n_embd, x + t * n_embd); });
+    show(Stage::LayerOutput, layer, position, c.n_embd, n, x);
+    lap(times.experts);
+  }
+
+  // logits[n_logits][n_vocab] of the last tokens
+  const int first = n - n_logits;
+  for_tokens(n_logits, [&](int t) { norm(first + t, weights.output_norm); });
+  show(Stage::FinalNorm, -1, position + first, c.n_embd, n_logits, scratch.h + first * n_embd);
+  if (n_logits > 0) {
+    products.assign({{weights.output, &scratch.embd_rows, first, n, out, static_cast<size_t>(c.n_vocab)}});
+    multiply(products);
+  }
+  show(Stage::Logits, -1, position + first, c.n_vocab, n_logits, out);
+  position += n;
+  lap(times.output);
+}
+
+void CpuRunner::Impl::norm(int t, const model::Vector& weight) {
+  const size_t n_embd = config.n_embd;
+  kernels.rms_norm(scratch.x + t * n_embd, weight.data(), config.rms_eps, config.n_embd,
+                   scratch.h + t * n_embd);
+  kernels.quantize(scratch.h, n_embd, t, t + 1, scratch.embd_rows);
+}
+
+void CpuRunner::Impl::multiply(std::span<const Product> parts) {
+  // Multiply-adds of a piece: at least what outweighs a claim, at most what leaves every thread a few.
+  constexpr int64_t kLeastWork = 1 << 15;
+  constexpr int kTokens = 128;  // their activations stay in the second-level cache while rows stream by
+  int64_t work = 0;
+  for (const Product& p : parts) work += int64_t{p.w.rows} * p.w.cols * (p.t_last - p.t_first);
+  const int64_t piece_work = std::max(kLeastWork, work / (8 * pool.size()));
+
+  cuts.clear();
+  int pieces = 0;
+  for (const Product& p : parts) {
+    const int tokens = std::min(kTokens, p.t_last - p.t_first);
+    const int64_t rows = (piece_work / (int64_t{p.w.cols} * tokens) + 7) / 8 * 8;
+    const int piece_rows = static_cast<int>(std::clamp<int64_t>(rows, 8, p.w.rows + 7));
+    const int row_pieces = (p.w.rows + piece_rows - 1) / piece_rows;
+    cuts.push_back({piece_rows, row_pieces, pieces});
+    pieces += row_pieces * ((p.t_last - p.t_first + kTokens - 1) / kTokens);
+  }
+
+  pool.run(pieces, 1, [&](int begin, int end, int) {
+    for (int piece = begin; piece < end; ++piece) {
+      const auto after = std::upper_bound(cuts.begin(), cuts.end(), piece, [](int number, const Cut& cut) {
+        return number < cut.first_piece;
+      });
+      const Cut& cut = *(after - 1);
+      const Product& p = parts[static_cast<size_t>(after - 1 - cuts.begin())];
+      const int row = (piece - cut.first_piece) % cut.row_pieces * cut.rows;
+      const int token = p.t_first + (piece - cut.first_piece) / cut.row_pieces * kTokens;
+      kernels.multiply(p.w, row, std::min(row + cut.rows, p.w.rows), *p.x, token,
+                       std::min(token + kTokens, p.t_last), p.y + p.y_stride * (token - p.t_first),
+                       p.y_stride);
+    }
+  });
+}
+
+namespace {
+
+const Kernels& choose_kernels(const std::string& name) {
+  if (name.empty()) return best_kernels();
+  if (const Kernels* kernels = find_kernels(name)) return *kernels;
+  fail("no kernels named '{}' on this processor; there are: {}", name, fmt::join(available_kernels(), ", "));
+}
+
+const MixerKernels& choose_mixers(std::string_view name) {
+  const MixerKernels* mixers = find_mixer_kernels(name);
+  return mixers != nullptr ? *mixers : kScalarMixerKernels;
+}
+
+int choose_context(const model::Config& config, const CpuOptions& options) {
+  if (options.context < 0) fail("a context of {} tokens; use a positive number", options.context);
+  return options.context > 0 ? options.context : std::min(config.context_length, 4096);
+}
+
+int choose_batch(const model::Config& config, const CpuOptions& options) {
+  if (options.batch < 1) fail("a batch of {} tokens; use at least 1", options.batch);
+  return std::min(options.batch, choose_context(config, options));
+}
+
+int choose_threads(const CpuOptions& options) {
+  if (options.threads < 0) fail("{} threads; use a positive number, or 0 for all cores", options.threads);
+  return options.threads > 0 ? options.threads : available_threads();
+}
+
+DeltaOffsets delta_offsets_of(const model::Config& c, const model::DeltaNetWeights& w) {
+  DeltaOffsets at;
+  at.v_heads.resize(c.n_k_heads);
+  const int dim = c.state_dim;
+  const int per_k = c.n_v_heads / c.n_k_heads;
+  const int gates = c.conv_dim() + c.value_dim();  // beta and alpha, or ba, come behind the rest
+  for (int k = 0; k < c.n_k_heads; ++k) {
+    at.q.push_back(w.qkv ? k * dim : k * (2 + 2 * per_k) * dim);
+    at.k.push_back(w.qkv ? c.key_dim() + k * dim : at.q[k] + dim);
+  }
+  for (int v = 0; v < c.n_v_heads; ++v) {
+    at.v_heads[c.k_head_of(v)].push_back(v);
+    const int k = v / per_k;  // in whose part of the older layout it lies
+    at.v.push_back(w.qkv ? 2 * c.key_dim() + v * dim : at.q[k] + (2 + v % per_k) * dim);
+    at.z.push_back(w.qkv ? c.conv_dim() + v * dim : at.q[k] + (2 + per_k + v % per_k) * dim);
+    at.beta.push_back(gates + (w.beta ? v : 2 * k * per_k + v % per_k));
+    at.alpha.push_back(gates + (w.beta ? c.n_v_heads + v : (2 * k + 1) * per_k + v % per_k));
+  }
+  return at;
+}
+
+std::vector<float> transposed_conv(const model::Config& c, const model::Vector& conv) {
+  std::vector<float> out(conv.size());
+  const size_t channels = c.conv_dim();
+  const size_t taps = c.conv_kernel;
+  for (size_t channel = 0; channel < channels; ++channel)
+    for (size_t i = 0; i < taps; ++i) out[i * channels + channel] = conv[channel * taps + i];
+  return out;
+}
+
+}  // namespace
+
+CpuRunner::Impl::Impl(const model::Model& m, const CpuOptions& options)
+    : model(m),
+      config(m.config()),
+      weights(m.weights()),
+      kernels(choose_kernels(options.kernels)),
+      mixers(choose_mixers(kernels.name)),
+      capacity(choose_context(config, options)),
+      pool(choose_threads(options)),
+      cache(m, options.cache),
+      kv(config, options.kv, capacity),
+      delta(config),
+      scratch(config, choose_batch(config, options), pool.size()) {
+  const model::Config& c = config;
+  if (c.conv_kernel > kMaxConvTaps)
+    fail("{}: a convolution of {} taps; at most {} are supported", m.path(), c.conv_kernel, kMaxConvTaps);
+  delta_offsets.resize(c.n_layers);
+  conv.resize(c.n_layers);
+  int seen[2] = {0, 0};
+  for (int layer = 0; layer < c.n_layers; ++layer) {
+    index_in_kind.push_back(seen[static_cast<int>(c.layers[layer])]++);
+    if (c.layers[layer] != LayerKind::DeltaNet) continue;
+    const model::DeltaNetWeights& w = weights.layers[layer].delta;
+    delta_offsets[layer] = delta_offsets_of(c, w);
+    conv[layer] = transposed_conv(c, w.conv);
+  }
+  for (int i = 0; i < c.rope_dims / 2; ++i)
+    rope_frequencies.push_back(std::pow(static_cast<double>(c.rope_base), -2.0 * i / c.rope_dims));
+}
+
+CpuRunner::CpuRunner(const model::Model& model, const CpuOptions& options)
+    : impl_(std::make_unique<Impl>(model, options)) {}
+
+CpuRunner::~CpuRunner() = default;
+
+std::span<const float> CpuRunner::forward(std::span<const Token> tokens, model::LogitsFor which) {
+  Impl& impl = *impl_;
+  const int n_vocab = impl.config.n_vocab;
+  if (tokens.size() > static_cast<size_t>(impl.capacity - impl.position)) {
+    fail("{} tokens after {} do not fit into a context of {}; use a larger context or a shorter text",
+         tokens.size(), impl.position, impl.capacity);
+  }
+  for (const Token token : tokens) {
+    if (token < 0 || token >= n_vocab)
+      fail("token {} is outside the vocabulary: ids are 0 to {}", token, n_vocab - 1);
+  }
+
+  impl.tap = &tap_;
+  const size_t n = tokens.size();
+  const size_t n_logits = which == model::LogitsFor::All    ? n
+                          : which == model::LogitsFor::Last ? std::min<size_t>(n, 1)
+                                                            : 0;
+  impl.logits.resize(n_logits * n_vocab);
+  for (size_t first = 0; first < n; first += impl.scratch.batch) {
+    const std::span<const Token> chunk =
+        tokens.subspan(first, std::min<size_t>(impl.scratch.batch, n - first));
+    const bool last = first + chunk.size() == n;
+    if (which == model::LogitsFor::All) {
+      impl.forward_chunk(chunk, static_cast<int>(chunk.size()), impl.logits.data() + first * n_vocab);
+    } else {
+      impl.forward_chunk(chunk, last ? static_cast<int>(n_logits) : 0, impl.logits.data());
+    }
+  }
+  return impl.logits;
+}
+
+int CpuRunner::position() const {
+  return impl_->position;
+}
+
+int CpuRunner::capacity() const {
+  return impl_->capacity;
+}
+
+void CpuRunner::reset() {
+  impl_->position = 0;
+  impl_->delta.reset();
+}
+
+experts::CacheStats CpuRunner::cache_stats() const {
+  return impl_->cache.stats();
+}
+
+StageTimes CpuRunner::stage_times() const {
+  return impl_->times;
+}
+
+std::string_view CpuRunner::kernels() const {
+  return impl_->kernels.name;
+}
+
+int CpuRunner::threads() const {
+  return impl_->pool.size();
+}
+
+CpuRunner::Memory CpuRunner::memory_needed(const model::Model& model, const CpuOptions& options) {
+  const model::Config& c = model.config();
+  const uint64_t logits = static_cast<uint64_t>(c.n_vocab) * sizeof(float);
+  return {
+      .dense = model.dense_bytes(),
+      .state = KvCache::bytes_needed(c, options.kv, choose_context(c, options)) + DeltaState::bytes_needed(c),
+      .scratch = Scratch::bytes_needed(c, choose_batch(c, options), choose_threads(options)) + logits};
+}
+
+}  // namespace redlite::cpu

@@ -1,0 +1,216 @@
+// The experts of one layer: route, group the tokens by expert, compute what is in memory while the rest is
+// read, sum in router order.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "cpu/runner_impl.h"
+#include "model/router.h"
+
+namespace redlite::cpu {
+
+void CpuRunner::Impl::route(int layer, int n) {
+  const model::Config& c = config;
+  const int used = c.n_experts_used;
+  const model::Matrix& router = weights.layers[layer].ffn.router;
+
+  // router_logits[n][n_experts]; for one token also what the next layer's router makes of the same input, a
+  // good guess at what that layer will need
+  const bool predict = n == 1 && layer + 1 < c.n_layers && cache.prefetching();
+  const int rows = predict ? 2 * c.n_experts : c.n_experts;
+  const int grain = std::max(16, c.n_experts / (4 * pool.size()));
+  pool.run(rows, grain, [&](int first, int last, int) {
+    if (first < c.n_experts) {
+      kernels.router(router, first, std::min(last, c.n_experts), scratch.h, c.n_embd, n,
+                     scratch.router_logits, c.n_experts);
+    }
+    if (last > c.n_experts) {
+      kernels.router(weights.layers[layer + 1].ffn.router, std::max(first - c.n_experts, 0),
+                     last - c.n_experts, scratch.h, c.n_embd, 1, scratch.predicted_logits, c.n_experts);
+    }
+  });
+  show(model::Stage::RouterLogits, layer, position, c.n_experts, n, scratch.router_logits);
+
+  routing.ids.resize(static_cast<size_t>(n) * used);
+  routing.weights.resize(routing.ids.size());
+  for_tokens(n, [&](int t) {
+    const size_t at = static_cast<size_t>(t) * used;
+    model::select_experts({scratch.router_logits + static_cast<size_t>(t) * c.n_experts, size_t(c.n_experts)},
+                          c.expert_weights_scale, {routing.ids.data() + at, size_t(used)},
+                          {routing.weights.data() + at, size_t(used)});
+  });
+  routing.predicted.resize(predict ? used : 0);
+  if (predict) {
+    std::vector<float>& unused = routing.predicted_weights;
+    unused.resize(used);
+    model::select_experts({scratch.predicted_logits, size_t(c.n_experts)}, 1, routing.predicted, unused);
+  }
+  if (*tap) {
+    const std::vector<float> ids(routing.ids.begin(), routing.ids.end());
+    show(model::Stage::ExpertIds, layer, position, used, n, ids.data());
+    show(model::Stage::ExpertWeights, layer, position, used, n, routing.weights.data());
+  }
+}
+
+/// Sorts the chunk's (token, rank) pairs by expert.
+void CpuRunner::Impl::group_by_expert() {
+  Routing& r = routing;
+  const size_t pairs = r.ids.size();
+  r.count.assign(config.n_experts, 0);
+  for (const int32_t id : r.ids) ++r.count[id];
+  r.experts.clear();
+  r.first.clear();
+  int first = 0;
+  for (int e = 0; e < config.n_experts; ++e) {
+    if (r.count[e] == 0) continue;
+    r.experts.push_back(e);
+    r.first.push_back(first);
+    first += std::exchange(r.count[e], first);  // from now on: where its next pair goes
+  }
+  r.first.push_back(first);
+  r.token_of.resize(pairs);
+  r.pair_of.resize(pairs);
+  for (size_t i = 0; i < pairs; ++i) {
+    const int pair = r.count[r.ids[i]]++;
+    r.pair_of[i] = pair;
+    r.token_of[pair] = static_cast<int32_t>(i / config.n_experts_used);
+  }
+}
+
+void CpuRunner::Impl::experts_ffn(int layer, int n) {
+  const model::Config& c = config;
+  const model::FfnWeights& w = weights.layers[layer].ffn;
+  group_by_expert();
+
+  // The experts in waves of what the cache can hold at once; the reads of a wave's missing experts fly while
+  // the wave before, the shared expert and the wave's present ones are computed.
+  const std::span<const int32_t> all = routing.experts;
+  const size_t per_wave = cache.max_lease(layer);
+  const auto wave = [&](size_t first) { return all.subspan(first, std::min(per_wave, all.size() - first)); };
+  std::optional<experts::ExpertCache::Lease> lease(cache.acquire(layer, wave(0)));
+  if (!routing.predicted.empty()) cache.prefetch(layer + 1, routing.predicted);
+  bool shared_left = c.shared_ff > 0;
+  for (size_t first = 0; first < all.size();) {
+    const size_t count = wave(first).size();
+    const size_t next_first = first + count;
+    std::optional<experts::ExpertCache::Lease> next;
+    if (next_first < all.size() && cache.two_leases_fit(layer)) next.emplace(cache.acquire(layer, wave(next_first)));
+
+    for (size_t left = count; left > 0 || shared_left;) {
+      ready.clear();
+      // With nothing to compute, wait for an expert; otherwise take those that are there.
+      while (left > 0) {
+        const bool idle = ready.empty() && !shared_left;
+        const std::optional<int> index = idle ? lease->next() : lease->try_next();
+        if (!index) break;
+        ready.push_back({&lease->expert(*index), static_cast<int>(first) + *index});
+        --left;
+      }
+      compute_experts(layer, n, shared_left);
+      shared_left = false;
+    }
+    lease.reset();
+    first = next_first;
+    if (next)
+      lease.emplace(std::move(*next));
+    else if (first < all.size())
+      lease.emplace(cache.acquire(layer, wave(first)));
+  }
+
+  // y[n][n_embd]: the shared expert, then the routed ones, best first
+  for_tokens(n, [&](int t) {
+    float* y = scratch.y + static_cast<size_t>(t) * c.n_embd;
+    if (c.shared_ff > 0) {
+      const float gate = w.shared_gate_inp ? 1 / (1 + std::exp(-scratch.shared_gate[t])) : 1.0f;
+      for (int i = 0; i < c.n_embd; ++i) y[i] *= gate;
+    } else {
+      std::fill(y, y + c.n_embd, 0.0f);
+    }
+    for (int k = 0; k < c.n_experts_used; ++k) {
+      const size_t at = static_cast<size_t>(t) * c.n_experts_used + k;
+      const float* result = scratch.results + static_cast<size_t>(routing.pair_of[at]) * c.n_embd;
+      mixers.add_scaled(result, routing.weights[at], c.n_embd, y);
+    }
+  });
+}
+
+/// Computes the `ready` experts for all their pairs into scratch.results, in regions of bounded size, and
+/// with the first the shared expert for all tokens into scratch.y.
+void CpuRunner::Impl::compute_experts(int layer, int n, bool with_shared) {
+  const model::Config& c = config;
+  const model::FfnWeights& w = weights.layers[layer].ffn;
+  const size_t ff = c.expert_ff, shared_ff = c.shared_ff, n_embd = c.n_embd;
+  const bool gathered = n > 1;  // a single token is every expert's input as it is
+
+  for (size_t begin = 0; begin < ready.size() || with_shared;) {
+    int rows = 0;
+    size_t end = begin;
+    for (; end < ready.size(); ++end) {
+      const int pairs = routing.n_pairs(ready[end].group);
+      if (rows + pairs > scratch.pair_rows) break;
+      ready[end].row = rows;
+      rows += pairs;
+    }
+    const std::span<const ReadyExpert> batch =
+        std::span<const ReadyExpert>(ready).subspan(begin, end - begin);
+
+    if (gathered) {
+      scratch.pair_inputs.resize(rows, c.n_embd);
+      pool.run(static_cast<int>(batch.size()), 1, [&](int first, int last, int) {
+        for (int i = first; i < last; ++i)
+          scratch.pair_inputs.gather(scratch.embd_rows, routing.tokens(batch[i].group), batch[i].row);
+      });
+    }
+
+    // gate_up[rows][gate: ff, up: ff]
+    products.clear();
+    if (with_shared) {
+      products.push_back({w.shared_gate, &scratch.embd_rows, 0, n, scratch.shared_gate_up, 2 * shared_ff});
+      products.push_back(
+          {w.shared_up, &scratch.embd_rows, 0, n, scratch.shared_gate_up + shared_ff, 2 * shared_ff});
+      if (w.shared_gate_inp)
+        products.push_back({w.shared_gate_inp, &scratch.embd_rows, 0, n, scratch.shared_gate, 1});
+    }
+    for (const ReadyExpert& e : batch) {
+      const Activations& x = gathered ? scratch.pair_inputs : scratch.embd_rows;
+      const int t_first = gathered ? e.row : 0;
+      const int t_last = t_first + routing.n_pairs(e.group);
+      float* out = scratch.gate_up + 2 * ff * e.row;
+      products.push_back({e.expert->gate, &x, t_first, t_last, out, 2 * ff});
+      products.push_back({e.expert->up, &x, t_first, t_last, out + ff, 2 * ff});
+    }
+    multiply(products);
+
+    // hidden[rows][ff] = silu(gate) * up, in place
+    const int shared_rows = with_shared ? n : 0;
+    scratch.pair_hidden.resize(rows, c.expert_ff);
+    if (with_shared) scratch.shared_rows.resize(n, c.shared_ff);
+    const int all_rows = rows + shared_rows;
+    const int grain = std::max(1 + static_cast<int>(4096 / ff), all_rows / (4 * pool.size()));
+    pool.run(all_rows, grain, [&](int first, int last, int) {
+      for (int i = first; i < last; ++i) {
+        const bool shared = i >= rows;
+        const int row = shared ? i - rows : i;
+        const size_t width = shared ? shared_ff : ff;
+        float* buffer = shared ? scratch.shared_gate_up : scratch.gate_up;
+        float* gate = buffer + 2 * width * row;
+        kernels.silu_multiply(gate, gate + width, static_cast<int>(width), gate);
+        kernels.quantize(buffer, 2 * width, row, row + 1, shared ? scratch.shared_rows : scratch.pair_hidden);
+      }
+    });
+
+    // results[pairs][n_embd]; y[n][n_embd] of the shared expert
+    products.clear();
+    if (with_shared) products.push_back({w.shared_down, &scratch.shared_rows, 0, n, scratch.y, n_embd});
+    for (const ReadyExpert& e : batch) {
+      products.push_back({e.expert->down, &scratch.pair_hidden, e.row, e.row + routing.n_pairs(e.group),
+                          scratch.results + n_embd * routing.first[e.group], n_embd});
+    }
+    multiply(products);
+
+    begin = end;
+    with_shared = false;
+  }
+}
+
+}  // namespace redlite::cpu

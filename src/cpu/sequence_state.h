@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/cpu_runner.h"
+#include "model/config.h"
+
+namespace redlite::cpu {
+
+/// Keys and values of the attention layers: for each layer and K/V head the rows of all positions one after
+/// another, as attention streams them. Address space for `capacity` positions is reserved at once; memory is
+/// taken as positions are written.
+class KvCache {
+ public:
+  KvCache(const model::Config& config, KvType type, int capacity);
+  ~KvCache();
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
+  static uint64_t bytes_needed(const model::Config& config, KvType type, int capacity);
+
+  bool f16() const { return type_ == KvType::F16; }
+  /// Row of a position; the following positions' rows lie behind it. `index` counts attention layers.
+  const void* k(int index, int head, int position) const { return row(index, head, 0, position); }
+  const void* v(int index, int head, int position) const { return row(index, head, 1, position); }
+  void store(int index, int head, int position, const float* k, const float* v);
+
+ private:
+  std::byte* row(int index, int head, int which, int position) const;
+
+  KvType type_;
+  int capacity_;
+  int n_heads_;
+  int head_dim_;
+  uint64_t bytes_;
+  std::byte* data_ = nullptr;
+};
+
+/// Recurrent state of the DeltaNet layers; zero before the first token.
+class DeltaState {
+ public:
+  explicit DeltaState(const model::Config& config);
+  static uint64_t bytes_needed(const model::Config& config);
+
+  void reset();
+  /// The last conv_kernel - 1 inputs of the convolution, oldest first: [conv_kernel - 1][conv_dim], channels
+  /// in the order q, k, v. `index` counts DeltaNet layers.
+  float* history(int index) { return values_.data() + layer_size_ * index; }
+  /// S[state_dim][state_dim] of a V head, rows along k.
+  float* matrix(int index, int v_head) {
+    return history(index) + history_size_ + matrix_size_ * static_cast<size_t>(v_head);
+  }
+
+ private:
+  size_t history_size_;
+  size_t matrix_size_;
+  size_t layer_size_;
+  std::vector<float> values_;
+};
+
+}  // namespace redlite::cpu
