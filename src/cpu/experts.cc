@@ -94,7 +94,8 @@ void CpuRunner::Impl::experts_ffn(int layer, int n) {
     const size_t count = wave(first).size();
     const size_t next_first = first + count;
     std::optional<experts::ExpertCache::Lease> next;
-    if (next_first < all.size() && cache.two_leases_fit(layer)) next.emplace(cache.acquire(layer, wave(next_first)));
+    if (next_first < all.size() && cache.two_leases_fit(layer))
+      next.emplace(cache.acquire(layer, wave(next_first)));
 
     for (size_t left = count; left > 0 || shared_left;) {
       ready.clear();

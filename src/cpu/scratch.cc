@@ -26,8 +26,7 @@ Scratch::Scratch(const model::Config& c, int batch_, Plan) : batch(batch_) {
   thread_width = std::max(4 * c.state_dim, 2 * kAttendTokens * group + group * (c.head_dim + 2));
 }
 
-Scratch::Scratch(const model::Config& config, int batch_, int threads)
-    : Scratch(config, batch_, Plan()) {
+Scratch::Scratch(const model::Config& config, int batch_, int threads) : Scratch(config, batch_, Plan()) {
   memory_ = AlignedBuffer<float>(divide(config, threads, nullptr));
   divide(config, threads, memory_.data());
   embd_rows = Activations(batch, config.n_embd);
