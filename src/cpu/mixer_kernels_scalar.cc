@@ -25,7 +25,7 @@ float sum_of_squares(const float* x, int n) {
 
 void attend(const AttendBlock& b, const AttendResult& result) {
   const size_t dim = static_cast<size_t>(b.head_dim);
-  float weights[kAttendBlock];
+  float weights[kAttendBlock] = {};
   for (int g = 0; g < b.group; ++g) {
     const float* q = b.q + static_cast<size_t>(g) * b.q_stride;
     for (int p = 0; p < b.n; ++p) {
