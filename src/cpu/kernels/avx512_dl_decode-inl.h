@@ -432,27 +432,37 @@ struct DecodeIQ3_S : DecoderOf<quant::BlockIQ3_S, 6> {
 
 // ---- IQ1: 2048 entries are too many for registers; they are loaded one by one ----
 
-/// Eight entries, those of lanes 4 q and 4 q + 1 of each 128-bit lane q, `first` being lane 0's.
-HWY_INLINE V iq1_entries(const uint16_t* index, int first) {
-  const auto at = [index](int e) { return static_cast<long long>(kIq1Entries[index[e]]); };
-  V v = _mm512_castsi128_si512(_mm_cvtsi64_si128(at(first)));
-  v = _mm512_mask_set1_epi64(v, 0x02, at(first + 2));
-  v = _mm512_mask_set1_epi64(v, 0x04, at(first + 8));
-  v = _mm512_mask_set1_epi64(v, 0x08, at(first + 10));
-  v = _mm512_mask_set1_epi64(v, 0x10, at(first + 16));
-  v = _mm512_mask_set1_epi64(v, 0x20, at(first + 18));
-  v = _mm512_mask_set1_epi64(v, 0x40, at(first + 24));
-  return _mm512_mask_set1_epi64(v, 0x80, at(first + 26));
+/// Entries into 64-bit lanes 2 q and 2 q + 1 of `even`, for the first and third index of `indices`, and of
+/// `odd`, for the second and fourth. Indices come by way of general registers: on Intel, reading them back
+/// from a vector just stored takes twice as long as all the rest.
+template <int q>
+HWY_INLINE void put_iq1_entries(uint64_t indices, V& even, V& odd) {
+  const auto entry = [](uint64_t index) { return static_cast<long long>(kIq1Entries[index]); };
+  even = _mm512_mask_set1_epi64(even, 1 << (2 * q), entry(indices & 0xffff));
+  odd = _mm512_mask_set1_epi64(odd, 1 << (2 * q), entry((indices >> 16) & 0xffff));
+  even = _mm512_mask_set1_epi64(even, 2 << (2 * q), entry((indices >> 32) & 0xffff));
+  odd = _mm512_mask_set1_epi64(odd, 2 << (2 * q), entry(indices >> 48));
 }
 
 /// w + offset for the 32 entries with these 16-bit indices, as if all shifts were positive.
 HWY_INLINE void put_iq1(V indices, V* w) {
-  alignas(64) uint16_t index[32];
-  _mm512_store_si512(index, indices);
+  V a[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+  V b[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+  const __m128i i0 = _mm512_castsi512_si128(indices), i1 = _mm512_extracti32x4_epi32(indices, 1);
+  const __m128i i2 = _mm512_extracti32x4_epi32(indices, 2), i3 = _mm512_extracti32x4_epi32(indices, 3);
+  const auto low = [](__m128i v) { return static_cast<uint64_t>(_mm_cvtsi128_si64(v)); };
+  const auto high = [](__m128i v) { return static_cast<uint64_t>(_mm_extract_epi64(v, 1)); };
+  put_iq1_entries<0>(low(i0), a[0], a[1]);
+  put_iq1_entries<0>(high(i0), b[0], b[1]);
+  put_iq1_entries<1>(low(i1), a[0], a[1]);
+  put_iq1_entries<1>(high(i1), b[0], b[1]);
+  put_iq1_entries<2>(low(i2), a[0], a[1]);
+  put_iq1_entries<2>(high(i2), b[0], b[1]);
+  put_iq1_entries<3>(low(i3), a[0], a[1]);
+  put_iq1_entries<3>(high(i3), b[0], b[1]);
   for (int e = 0; e < 2; ++e) {
-    const V a = iq1_entries(index, e), b = iq1_entries(index, 4 + e);
-    w[2 * e] = shuffle_words<0x88>(a, b);
-    w[2 * e + 1] = shuffle_words<0xdd>(a, b);
+    w[2 * e] = shuffle_words<0x88>(a[e], b[e]);
+    w[2 * e + 1] = shuffle_words<0xdd>(a[e], b[e]);
   }
 }
 

@@ -19,6 +19,14 @@
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 
+// Loops over the registers of a tile must vanish: GCC otherwise keeps the tile in memory.
+#undef RL_UNROLL
+#if HWY_COMPILER_CLANG
+#define RL_UNROLL HWY_PRAGMA(unroll)
+#else
+#define RL_UNROLL HWY_PRAGMA(GCC unroll 16)
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace redlite::cpu {
 namespace HWY_NAMESPACE {
@@ -79,31 +87,40 @@ template <Type kType, int kRows, int kTokens>
 HWY_INLINE void dot_tile(const std::byte* w, size_t row_bytes, const float* x, size_t x_stride, int n,
                          float* y, size_t y_stride) {
   Lanes sums[kRows][kTokens];
+  RL_UNROLL
   for (auto& row : sums) {
+    RL_UNROLL
     for (Lanes& sum : row) sum = zero_lanes();
   }
   const int whole = n / kLanes * kLanes;
   for (int i = 0; i < whole; i += kLanes) {
+    RL_UNROLL
     for (int k = 0; k < kVectors; ++k) {
       VF values[kTokens];
+      RL_UNROLL
       for (int t = 0; t < kTokens; ++t)
         values[t] = hn::LoadU(D(), x + static_cast<size_t>(t) * x_stride + i + k * kWidth);
+      RL_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const VF weights = load_floats<kType>(w + static_cast<size_t>(r) * row_bytes, i + k * kWidth);
+        RL_UNROLL
         for (int t = 0; t < kTokens; ++t) sums[r][t].v[k] = hn::MulAdd(values[t], weights, sums[r][t].v[k]);
       }
     }
   }
   if (whole < n) {  // the last values fill the lanes from 0
     const size_t rest = static_cast<size_t>(n - whole);
+    RL_UNROLL
     for (int r = 0; r < kRows; ++r) {
       std::byte weights[kLanes * 4] = {};
       std::memcpy(weights,
                   w + static_cast<size_t>(r) * row_bytes + static_cast<size_t>(whole) * kFloatBytes<kType>,
                   rest * kFloatBytes<kType>);
+      RL_UNROLL
       for (int t = 0; t < kTokens; ++t) {
         float values[kLanes] = {};
         std::memcpy(values, x + static_cast<size_t>(t) * x_stride + whole, rest * sizeof(float));
+        RL_UNROLL
         for (int k = 0; k < kVectors; ++k) {
           sums[r][t].v[k] = hn::MulAdd(hn::LoadU(D(), values + k * kWidth),
                                        load_floats<kType>(weights, k * kWidth), sums[r][t].v[k]);
@@ -111,7 +128,9 @@ HWY_INLINE void dot_tile(const std::byte* w, size_t row_bytes, const float* x, s
       }
     }
   }
+  RL_UNROLL
   for (int r = 0; r < kRows; ++r) {
+    RL_UNROLL
     for (int t = 0; t < kTokens; ++t)
       y[static_cast<size_t>(t) * y_stride + static_cast<size_t>(r)] = fold(sums[r][t]);
   }
@@ -392,7 +411,8 @@ namespace redlite::cpu {
 namespace {
 
 [[maybe_unused]] bool supported(int64_t target) {
-  return (hwy::SupportedTargets() & target) != 0;
+  static const int64_t targets = hwy::SupportedTargets();  // asking takes microseconds
+  return (targets & target) != 0;
 }
 
 }  // namespace
