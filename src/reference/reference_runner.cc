@@ -53,7 +53,7 @@ struct ReferenceRunner::Impl {
     }
   }
 
-  void forward_token(Token token, const model::Tap& tap, std::vector<float>* logits);
+  void forward_token(Token token, const model::Tap& tap, const Override& replace, std::vector<float>* out);
 
   const model::Model& model;
   int capacity;
@@ -64,7 +64,8 @@ struct ReferenceRunner::Impl {
 };
 
 // The whole model for one token. Writes logits[n_vocab] if asked for.
-void ReferenceRunner::Impl::forward_token(Token token, const model::Tap& tap, std::vector<float>* out) {
+void ReferenceRunner::Impl::forward_token(Token token, const model::Tap& tap, const Override& replace,
+                                          std::vector<float>* out) {
   const Config& c = model.config();
   const model::Weights& w = model.weights();
   const double eps = c.rms_eps;
@@ -73,19 +74,23 @@ void ReferenceRunner::Impl::forward_token(Token token, const model::Tap& tap, st
     const std::vector<float> rounded(values.begin(), values.end());
     tap(stage, layer, position, static_cast<int>(rounded.size()), rounded);
   };
+  const auto pass = [&](Stage stage, int layer, Vec& values) {
+    show(stage, layer, values);
+    if (replace) replace(stage, layer, position, values);
+  };
 
   // x[n_embd], the residual stream, begins as the token's row of the embedding.
   std::vector<float> row(static_cast<size_t>(c.n_embd));
   quant::decode(w.token_embd.type, w.token_embd.row(token), row.data(), row.size());
   Vec x(row.begin(), row.end());
-  show(Stage::Embedding, -1, x);
+  pass(Stage::Embedding, -1, x);
 
   for (int l = 0; l < c.n_layers; ++l) {
     const model::LayerWeights& layer = w.layers[static_cast<size_t>(l)];
     LayerState& state = layers[static_cast<size_t>(l)];
 
-    const Vec h = rms_norm(x, layer.attn_norm, eps);  // h[n_embd]
-    show(Stage::MixerInput, l, h);
+    Vec h = rms_norm(x, layer.attn_norm, eps);  // h[n_embd]
+    pass(Stage::MixerInput, l, h);
 
     Vec mixed;  // mixed[n_embd]
     if (c.layers[static_cast<size_t>(l)] == LayerKind::Attention) {
@@ -199,11 +204,11 @@ void ReferenceRunner::Impl::forward_token(Token token, const model::Tap& tap, st
       }
       mixed = weights.multiply(d.output, read);
     }
-    show(Stage::MixerOutput, l, mixed);
+    pass(Stage::MixerOutput, l, mixed);
     for (size_t i = 0; i < x.size(); ++i) x[i] += mixed[i];
 
-    const Vec f = rms_norm(x, layer.ffn_norm, eps);  // f[n_embd]
-    show(Stage::FfnInput, l, f);
+    Vec f = rms_norm(x, layer.ffn_norm, eps);  // f[n_embd]
+    pass(Stage::FfnInput, l, f);
 
     // The router, in F32 and in the order every runner follows.
     const std::vector<float> router_input(f.begin(), f.end());
@@ -236,16 +241,16 @@ void ReferenceRunner::Impl::forward_token(Token token, const model::Tap& tap, st
       const double share = sigmoid(weights.multiply(layer.ffn.shared_gate_inp, f)[0]);
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += share * y[i];
     }
-    show(Stage::FfnOutput, l, sum);
+    pass(Stage::FfnOutput, l, sum);
     for (size_t i = 0; i < x.size(); ++i) x[i] += sum[i];
-    show(Stage::LayerOutput, l, x);
+    pass(Stage::LayerOutput, l, x);
   }
 
   if (out) {
-    const Vec final_norm = rms_norm(x, w.output_norm, eps);  // [n_embd]
-    show(Stage::FinalNorm, -1, final_norm);
-    const Vec scores = weights.multiply(w.output, final_norm);  // [n_vocab]
-    show(Stage::Logits, -1, scores);
+    Vec final_norm = rms_norm(x, w.output_norm, eps);  // [n_embd]
+    pass(Stage::FinalNorm, -1, final_norm);
+    Vec scores = weights.multiply(w.output, final_norm);  // [n_vocab]
+    pass(Stage::Logits, -1, scores);
     out->insert(out->end(), scores.begin(), scores.end());
   }
   ++position;
@@ -267,7 +272,7 @@ std::span<const float> ReferenceRunner::forward(std::span<const Token> tokens, m
   for (size_t i = 0; i < tokens.size(); ++i) {
     const bool wanted =
         which == model::LogitsFor::All || (which == model::LogitsFor::Last && i + 1 == tokens.size());
-    impl_->forward_token(tokens[i], tap_, wanted ? &impl_->logits : nullptr);
+    impl_->forward_token(tokens[i], tap_, override_, wanted ? &impl_->logits : nullptr);
   }
   return impl_->logits;
 }

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
+#include <utility>
 
 #include "model/model.h"
 #include "model/runner.h"
@@ -21,9 +24,17 @@ class ReferenceRunner final : public model::Runner {
   int capacity() const override;
   void reset() override;
 
+  /// Called with the value of each stage as computed, which it may overwrite: computation goes on with what
+  /// it leaves there. Fed with another runner's values, every stage is computed from that runner's own
+  /// inputs, and a difference is that stage's alone. Not called for the router's stages, which follow from
+  /// FfnInput.
+  using Override = std::function<void(model::Stage stage, int layer, int position, std::span<double> values)>;
+  void set_override(Override override_values) { override_ = std::move(override_values); }
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+  Override override_;
 };
 
 }  // namespace redlite::reference

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <limits>
+#include <ostream>
 
 #include "base/error.h"
 #include "gguf/writer.h"
@@ -146,6 +147,10 @@ struct BadKey {
   gguf::Value value;
   const char* message;  ///< a part of the error, beside file and key
 };
+
+void PrintTo(const BadKey& bad, std::ostream* out) {
+  *out << bad.name;
+}
 
 class BadConfig : public ::testing::TestWithParam<BadKey> {};
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ostream>
 
 #include "base/error.h"
 #include "model/router.h"
@@ -74,6 +75,10 @@ struct Judged {
   const char* architecture;
   std::vector<std::pair<Token, float>> best;
 };
+
+void PrintTo(const Judged& judged, std::ostream* out) {
+  *out << judged.architecture;
+}
 
 class AgainstLlamaCpp : public ::testing::TestWithParam<Judged> {};
 

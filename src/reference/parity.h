@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/model.h"
+#include "model/runner.h"
+
+namespace redlite::reference {
+
+/// How far apart two runners are at one stage of one layer (docs/parity.md). The relative error of a token is
+/// |b - a| / |a| as vectors; both errors are the worst of all tokens.
+struct StageError {
+  model::Stage stage = model::Stage::Embedding;
+  int layer = -1;  ///< -1 outside the layers
+
+  /// Local: the reference computes this stage from b's own inputs, so that the error is this stage's alone.
+  double local_absolute = 0;
+  double local_relative = 0;
+  int local_position = 0;  ///< of the worst relative error
+  double local_bound = 0;  ///< on local_relative
+
+  /// Drift: a and b run on their own, errors pile up. Tokens behind an expert that only one of them selected
+  /// are left out.
+  double drift_absolute = 0;
+  double drift_relative = 0;
+  int drift_position = 0;
+  double drift_bound = 0;  ///< on drift_relative
+};
+
+/// a and b selected different experts at one rank of one token.
+struct SelectionDifference {
+  int layer = -1;
+  int position = -1;
+  int rank = -1;  ///< 0: the best
+  int32_t expert_a = -1;
+  int32_t expert_b = -1;
+  double margin = 0;        ///< between the two experts' logits in a
+  double perturbation = 0;  ///< larger difference between a and b in these two logits
+  bool near_tie = false;    ///< margin <= 2 * perturbation, and the margin is within its cap
+};
+
+struct ParityReport {
+  int n_tokens = 0;
+  std::vector<StageError> stages;                 ///< in order of computation
+  std::vector<SelectionDifference> differences;   ///< of tokens whose past was equal
+  int consequences = 0;                           ///< selections that differ behind such a difference
+  double mean_kl = 0, median_kl = 0, max_kl = 0;  ///< KL(a || b) of the next token, in nats
+  int top1_equal = 0;                             ///< tokens after which both favour the same next token
+  std::vector<std::string> failures;              ///< what is out of bounds, a line each; empty: all is well
+};
+
+/// Runs both from the empty sequence over the tokens and compares every stage; also checks that every
+/// selection of b is, bit for bit, what model/router.h defines for b's own input. Replaces the taps of both.
+/// Throws Error on an empty input and when a runner fails.
+ParityReport compare(const model::Model& model, model::Runner& a, model::Runner& b,
+                     std::span<const model::Token> tokens);
+
+}  // namespace redlite::reference
