@@ -14,6 +14,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "redlite " REDLITE_VERSION);
   app.require_subcommand(1);
   cli::add_convert(app);
+  cli::add_logits(app);
+  cli::add_parity(app);
   cli::add_tokenize(app);
   cli::add_synth(app);
   try {

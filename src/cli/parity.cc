@@ -1,0 +1,133 @@
+#include "reference/parity.h"
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "model/model.h"
+#include "reference/reference_runner.h"
+
+namespace redlite::cli {
+namespace {
+
+struct ParityCommand {
+  std::string model;
+  std::string tokens;
+  std::string a = "reference";
+  std::string b = "cpu";
+  bool json = false;
+  RunnerOptions runner;
+};
+
+/// JSON has no infinity; a huge number stands for it.
+double finite(double value) {
+  return std::isfinite(value) ? value : 1e300;
+}
+
+nlohmann::json to_json(const reference::ParityReport& report) {
+  nlohmann::json stages = nlohmann::json::array();
+  for (const reference::StageError& s : report.stages)
+    stages.push_back({{"stage", model::stage_name(s.stage)},
+                      {"layer", s.layer},
+                      {"local",
+                       {{"absolute", finite(s.local_absolute)},
+                        {"relative", finite(s.local_relative)},
+                        {"position", s.local_position},
+                        {"bound", s.local_bound}}},
+                      {"drift",
+                       {{"absolute", finite(s.drift_absolute)},
+                        {"relative", finite(s.drift_relative)},
+                        {"position", s.drift_position},
+                        {"bound", s.drift_bound}}}});
+  nlohmann::json differences = nlohmann::json::array();
+  for (const reference::SelectionDifference& d : report.differences)
+    differences.push_back({{"layer", d.layer},
+                           {"position", d.position},
+                           {"rank", d.rank},
+                           {"expert_a", d.expert_a},
+                           {"expert_b", d.expert_b},
+                           {"margin", finite(d.margin)},
+                           {"perturbation", finite(d.perturbation)},
+                           {"near_tie", d.near_tie}});
+  return {{"passed", report.failures.empty()},
+          {"n_tokens", report.n_tokens},
+          {"stages", stages},
+          {"selection_differences", differences},
+          {"selection_consequences", report.consequences},
+          {"kl",
+           {{"mean", finite(report.mean_kl)},
+            {"median", finite(report.median_kl)},
+            {"max", finite(report.max_kl)}}},
+          {"top1_equal", report.top1_equal},
+          {"failures", report.failures}};
+}
+
+void print_table(const reference::ParityReport& report) {
+  fmt::print("{:>5} {:<15} | {:>9} {:>9} {:>8} {:>5} | {:>9} {:>9} {:>8} {:>5}\n", "layer", "stage",
+             "local abs", "rel", "bound", "pos", "drift abs", "rel", "bound", "pos");
+  for (const reference::StageError& s : report.stages)
+    fmt::print("{:>5} {:<15} | {:>9.2e} {:>9.2e} {:>8.2g} {:>5} | {:>9.2e} {:>9.2e} {:>8.2g} {:>5}\n",
+               s.layer < 0 ? std::string("-") : std::to_string(s.layer), model::stage_name(s.stage),
+               s.local_absolute, s.local_relative, s.local_bound, s.local_position, s.drift_absolute,
+               s.drift_relative, s.drift_bound, s.drift_position);
+  fmt::print("\n");
+  for (const reference::SelectionDifference& d : report.differences)
+    fmt::print("layer {} position {} rank {}: expert {} against {}, margin {:.3g}, perturbation {:.3g}: {}\n",
+               d.layer, d.position, d.rank, d.expert_a, d.expert_b, d.margin, d.perturbation,
+               d.near_tie ? "a near-tie" : "NOT a near-tie");
+  fmt::print("selections: {} differ in near-ties or else, {} more as a consequence\n",
+             report.differences.size(), report.consequences);
+  fmt::print("logits: KL mean {:.3g}, median {:.3g}, max {:.3g}; the same best token after {} of {}\n",
+             report.mean_kl, report.median_kl, report.max_kl, report.top1_equal, report.n_tokens);
+  for (const std::string& failure : report.failures) fmt::print("FAILED: {}\n", failure);
+}
+
+std::unique_ptr<model::Runner> open(const model::Model& model, const std::string& backend, int context) {
+  if (backend != "reference") fail("--backend {} is not there yet", backend);
+  return std::make_unique<reference::ReferenceRunner>(model, context);
+}
+
+void parity(const ParityCommand& c) {
+  const model::Model model(c.model);
+  const std::vector<model::Token> tokens = parse_tokens(c.tokens, model.config().n_vocab);
+  const int needed = static_cast<int>(tokens.size());
+  const auto a = open(model, c.a, needed);
+  const auto b = open(model, c.b, needed);
+  const reference::ParityReport report = reference::compare(model, *a, *b, tokens);
+  if (c.json)
+    fmt::print("{}\n", to_json(report).dump(1));
+  else
+    print_table(report);
+  if (!report.failures.empty()) {
+    std::fflush(stdout);
+    fail("{} and {} differ: {}{}", c.a, c.b, report.failures.front(),
+         report.failures.size() > 1 ? fmt::format(" (and {} more)", report.failures.size() - 1) : "");
+  }
+}
+
+}  // namespace
+
+void add_parity(CLI::App& app) {
+  auto c = std::make_shared<ParityCommand>();
+  CLI::App* command = app.add_subcommand("parity", "Compare two backends stage by stage (docs/parity.md)");
+  command->add_option("model", c->model, "GGUF file; any file of a split set")
+      ->required()
+      ->option_text("MODEL");
+  command->add_option("--tokens", c->tokens, "Token ids: 1,2,3 or @file")->required()->option_text("IDS");
+  command->add_option("--a", c->a, "the backend that is right")
+      ->check(CLI::IsMember({"reference", "cpu"}))
+      ->capture_default_str();
+  command->add_option("--b", c->b, "the backend in question")
+      ->check(CLI::IsMember({"reference", "cpu"}))
+      ->capture_default_str();
+  command->add_flag("--json", c->json, "Print JSON");
+  add_runner_options(*command, c->runner);
+  command->remove_option(command->get_option("--backend"));
+  command->callback([c] { parity(*c); });
+}
+
+}  // namespace redlite::cli
