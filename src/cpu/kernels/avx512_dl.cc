@@ -19,6 +19,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "base/aligned.h"
 #include "cpu/kernels/avx512_dl_tables.h"
@@ -94,27 +96,99 @@ HWY_INLINE void for_blocks(const RowLayout<Decoder>& layout, const std::byte* ro
   }
 }
 
+/// The steps of an IQ1 decoder apart from each other: a chunk of blocks' indices are computed while the
+/// entries of the chunk before it are loaded one by one, by scalar instructions, and the chunk before that is
+/// multiplied. What a step wrote has left the store buffer when the next step reads it in other sizes, and
+/// scalar and vector work overlap. Rows follow each other without a gap, so a chunk need not end with a row.
+template <typename Decoder, typename Use>
+HWY_INLINE void for_iq1_blocks(const std::byte* row, ptrdiff_t blocks, Use use) {
+  constexpr int kChunk = 8;
+  struct alignas(64) Chunk {
+    uint16_t index[kChunk][32];
+    uint64_t entries[kChunk][32];
+    float d[kChunk];
+  };
+  Chunk chunks[3];
+  const auto* const block = reinterpret_cast<const typename Decoder::Block*>(row);
+  const ptrdiff_t n_chunks = (blocks + kChunk - 1) / kChunk;
+  const auto size = [blocks](ptrdiff_t c) {
+    return static_cast<int>(std::min<ptrdiff_t>(kChunk, blocks - c * kChunk));
+  };
+  for (ptrdiff_t c = 0; c < n_chunks + 2; ++c) {
+    if (c < n_chunks) {
+      Chunk& chunk = chunks[c % 3];
+      _mm256_store_ps(chunk.d, _mm256_cvtph_ps(Decoder::scales(block + c * kChunk, size(c))));
+      for (int b = 0; b < size(c); ++b)
+        _mm512_store_si512(chunk.index[b], Decoder::indices(block[c * kChunk + b]));
+    }
+    const int to_load = c >= 1 && c - 1 < n_chunks ? size(c - 1) : 0;
+    const int to_use = c >= 2 ? size(c - 2) : 0;
+    Chunk& loading = chunks[(c + 2) % 3];
+    const Chunk& using_now = chunks[(c + 1) % 3];
+    for (int b = 0; b < std::max(to_load, to_use); ++b) {
+      if (b < to_load) load_iq1_entries(loading.index[b], loading.entries[b]);
+      if (b < to_use) {
+        Decoded decoded;
+        Decoder::finish(block[(c - 2) * kChunk + b], using_now.entries[b], using_now.d[b], &decoded);
+        use(decoded);
+      }
+    }
+  }
+}
+
+template <typename Decoder>
+constexpr bool kIsIq1 = std::is_same_v<Decoder, DecodeIQ1_M> || std::is_same_v<Decoder, DecodeIQ1_S>;
+
+template <typename Decoder, int kTokens>
+void multiply_few_iq1(const model::Matrix& w, int first, int last, const Activations& x, int t_first,
+                      float* y, size_t y_stride) {
+  const int blocks = Access::blocks_in_row(w.cols);
+  const ActivationBlock* const activations = Access::blocks(x, t_first);
+  float* out = y + first;
+  F sums[kTokens];
+  for (F& sum : sums) sum = _mm512_setzero_ps();
+  int at = 0;
+  for_iq1_blocks<Decoder>(w.row(first), static_cast<ptrdiff_t>(last - first) * blocks,
+                          [&](const Decoded& decoded) {
+                            for (int t = 0; t < kTokens; ++t) {
+                              sums[t] = add_block<Decoder>(decoded.w, decoded.scale, decoded.min,
+                                                           activations[t * blocks + at], sums[t]);
+                            }
+                            if (++at < blocks) return;
+                            for (int t = 0; t < kTokens; ++t) {
+                              out[static_cast<size_t>(t) * y_stride] = fold(sums[t]);
+                              sums[t] = _mm512_setzero_ps();
+                            }
+                            ++out;
+                            at = 0;
+                          });
+}
+
 /// kTokens tokens at once, each block used from the registers that it was decoded to.
 template <typename Decoder, int kTokens>
 void multiply_few(const model::Matrix& w, int first, int last, const Activations& x, int t_first, float* y,
                   size_t y_stride) {
-  const RowLayout<Decoder> layout(w.cols);
-  const ActivationBlock* const activations = Access::blocks(x, t_first);
-  const size_t row_bytes = w.row_bytes();
-  const std::byte* row = w.row(first);
-  for (int r = first; r < last; ++r, row += row_bytes) {
-    F sums[kTokens];
-    for (F& sum : sums) sum = _mm512_setzero_ps();
-    for_blocks<Decoder>(layout, row, [&](const Decoded* decoded, int at, int blocks) {
-      for (int b = 0; b < blocks; ++b) {
-        for (int t = 0; t < kTokens; ++t) {
-          sums[t] = add_block<Decoder>(decoded[b].w, decoded[b].scale, decoded[b].min,
-                                       activations[t * layout.blocks + at + b], sums[t]);
+  if constexpr (kIsIq1<Decoder>) {
+    return multiply_few_iq1<Decoder, kTokens>(w, first, last, x, t_first, y, y_stride);
+  } else {
+    const RowLayout<Decoder> layout(w.cols);
+    const ActivationBlock* const activations = Access::blocks(x, t_first);
+    const size_t row_bytes = w.row_bytes();
+    const std::byte* row = w.row(first);
+    for (int r = first; r < last; ++r, row += row_bytes) {
+      F sums[kTokens];
+      for (F& sum : sums) sum = _mm512_setzero_ps();
+      for_blocks<Decoder>(layout, row, [&](const Decoded* decoded, int at, int blocks) {
+        for (int b = 0; b < blocks; ++b) {
+          for (int t = 0; t < kTokens; ++t) {
+            sums[t] = add_block<Decoder>(decoded[b].w, decoded[b].scale, decoded[b].min,
+                                         activations[t * layout.blocks + at + b], sums[t]);
+          }
         }
-      }
-    });
-    for (int t = 0; t < kTokens; ++t)
-      y[static_cast<size_t>(t) * y_stride + static_cast<size_t>(r)] = fold(sums[t]);
+      });
+      for (int t = 0; t < kTokens; ++t)
+        y[static_cast<size_t>(t) * y_stride + static_cast<size_t>(r)] = fold(sums[t]);
+    }
   }
 }
 
@@ -124,6 +198,13 @@ struct alignas(64) PanelBlock {
   float scale[kLanes];
   float min[kLanes];
 };
+
+template <typename Decoder>
+HWY_INLINE void keep(const Decoded& decoded, PanelBlock& out) {
+  for (int j = 0; j < 4; ++j) _mm512_store_si512(out.w[j], decoded.w[j]);
+  _mm512_store_ps(out.scale, decoded.scale);
+  if constexpr (Decoder::kMins) _mm512_store_ps(out.min, decoded.min);
+}
 
 /// Two rows of a panel times four tokens: 8 products, each weight and activation register used several times.
 template <typename Decoder, int kRows, int kTokens>
@@ -186,15 +267,17 @@ void multiply_many(const model::Matrix& w, int first, int last, const Activation
 
   for (int r0 = first; r0 < last; r0 += panel_rows) {
     const int rows = std::min(panel_rows, last - r0);
-    for (int r = 0; r < rows; ++r) {
-      PanelBlock* const out = decoded_rows + static_cast<ptrdiff_t>(r) * blocks;
-      for_blocks<Decoder>(layout, w.row(r0 + r), [out](const Decoded* decoded, int at, int n) {
-        for (int b = 0; b < n; ++b) {
-          for (int j = 0; j < 4; ++j) _mm512_store_si512(out[at + b].w[j], decoded[b].w[j]);
-          _mm512_store_ps(out[at + b].scale, decoded[b].scale);
-          if constexpr (Decoder::kMins) _mm512_store_ps(out[at + b].min, decoded[b].min);
-        }
-      });
+    if constexpr (kIsIq1<Decoder>) {
+      PanelBlock* out = decoded_rows;
+      for_iq1_blocks<Decoder>(w.row(r0), static_cast<ptrdiff_t>(rows) * blocks,
+                              [&out](const Decoded& decoded) { keep<Decoder>(decoded, *out++); });
+    } else {
+      for (int r = 0; r < rows; ++r) {
+        PanelBlock* const out = decoded_rows + static_cast<ptrdiff_t>(r) * blocks;
+        for_blocks<Decoder>(layout, w.row(r0 + r), [out](const Decoded* decoded, int at, int n) {
+          for (int b = 0; b < n; ++b) keep<Decoder>(decoded[b], out[at + b]);
+        });
+      }
     }
     for (int t = t_first; t < t_last; t += kTileTokens) {
       const ActivationBlock* const from = Access::blocks(x, t);

@@ -157,6 +157,9 @@ struct DecodeQ3_K : DecoderOf<quant::BlockQ3_K, 2> {
 HWY_INLINE __m128i load16(const void* p) {
   return _mm_loadu_si128(static_cast<const __m128i*>(p));
 }
+HWY_INLINE __m256i load32(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
 /// Four times 16 bytes, `stride` apart.
 HWY_INLINE V load_4x16(const uint8_t* p, size_t stride) {
   V v = _mm512_castsi128_si512(load16(p));
@@ -198,9 +201,11 @@ struct DecodeNibbles : DecoderOf<BlockType, kOffset> {
     spread_nibbles(b->qs, sizeof *b, out->w);
     for (V& w : out->w) w = _mm512_and_si512(w, bytes(15));
     if constexpr (requires { b->qh; }) {
-      const auto fifth = [b](int k) { return read<int32_t>(b[k].qh); };
-      const V bits = _mm512_cvtepu32_epi64(
-          _mm256_setr_epi32(fifth(0), fifth(1), fifth(2), fifth(3), fifth(4), fifth(5), fifth(6), fifth(7)));
+      constexpr int kStride = sizeof *b;
+      const __m256i at = _mm256_setr_epi32(0, kStride, 2 * kStride, 3 * kStride, 4 * kStride, 5 * kStride,
+                                           6 * kStride, 7 * kStride);
+      const V bits =
+          _mm512_cvtepu32_epi64(_mm256_i32gather_epi32(reinterpret_cast<const int*>(b->qh), at, 1));
       for (int j = 0; j < 4; ++j) {
         out->w[j] = and_or(_mm512_multishift_epi64_epi8(reg(kBitToBit4[j]), bits), bytes(16), out->w[j]);
       }
@@ -432,76 +437,92 @@ struct DecodeIQ3_S : DecoderOf<quant::BlockIQ3_S, 6> {
 
 // ---- IQ1: 2048 entries are too many for registers; they are loaded one by one ----
 
-/// Entries into 64-bit lanes 2 q and 2 q + 1 of `even`, for the first and third index of `indices`, and of
-/// `odd`, for the second and fourth. Indices come by way of general registers: on Intel, reading them back
-/// from a vector just stored takes twice as long as all the rest.
-template <int q>
-HWY_INLINE void put_iq1_entries(uint64_t indices, V& even, V& odd) {
-  const auto entry = [](uint64_t index) { return static_cast<long long>(kIq1Entries[index]); };
-  even = _mm512_mask_set1_epi64(even, 1 << (2 * q), entry(indices & 0xffff));
-  odd = _mm512_mask_set1_epi64(odd, 1 << (2 * q), entry((indices >> 16) & 0xffff));
-  even = _mm512_mask_set1_epi64(even, 2 << (2 * q), entry((indices >> 32) & 0xffff));
-  odd = _mm512_mask_set1_epi64(odd, 2 << (2 * q), entry(indices >> 48));
+/// Where entry e of a block goes in the buffer from which put_iq1 loads: first those of even number, then the
+/// odd ones, of each first lanes 4 q and 4 q + 1 of all 128-bit lanes q, then lanes 4 q + 2 and 4 q + 3.
+constexpr int iq1_place(int e) {
+  const int lane = e / 2;
+  return 16 * (e % 2) + 8 * (lane / 2 % 2) + 2 * (lane / 4) + lane % 2;
 }
 
-/// w + offset for the 32 entries with these 16-bit indices, as if all shifts were positive.
-HWY_INLINE void put_iq1(V indices, V* w) {
-  V a[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-  V b[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-  const __m128i i0 = _mm512_castsi512_si128(indices), i1 = _mm512_extracti32x4_epi32(indices, 1);
-  const __m128i i2 = _mm512_extracti32x4_epi32(indices, 2), i3 = _mm512_extracti32x4_epi32(indices, 3);
-  const auto low = [](__m128i v) { return static_cast<uint64_t>(_mm_cvtsi128_si64(v)); };
-  const auto high = [](__m128i v) { return static_cast<uint64_t>(_mm_extract_epi64(v, 1)); };
-  put_iq1_entries<0>(low(i0), a[0], a[1]);
-  put_iq1_entries<0>(high(i0), b[0], b[1]);
-  put_iq1_entries<1>(low(i1), a[0], a[1]);
-  put_iq1_entries<1>(high(i1), b[0], b[1]);
-  put_iq1_entries<2>(low(i2), a[0], a[1]);
-  put_iq1_entries<2>(high(i2), b[0], b[1]);
-  put_iq1_entries<3>(low(i3), a[0], a[1]);
-  put_iq1_entries<3>(high(i3), b[0], b[1]);
+HWY_INLINE void load_iq1_entry(uint16_t index, uint64_t* place) {
+  uint64_t entry = kIq1Entries[index];
+  // Through a general register: compilers would assemble vectors first, on the ports that are short.
+  asm("" : "+r"(entry));
+  *place = entry;
+}
+/// The entries of a block with these 32 indices, into their places.
+template <size_t... e>
+HWY_INLINE void load_iq1_entries(const uint16_t* index, uint64_t* entries, std::index_sequence<e...>) {
+  (load_iq1_entry(index[e], entries + iq1_place(e)), ...);
+}
+HWY_INLINE void load_iq1_entries(const uint16_t* index, uint64_t* entries) {
+  load_iq1_entries(index, entries, std::make_index_sequence<32>());
+}
+
+/// w + offset of a block, as if all shifts were positive.
+HWY_INLINE void put_iq1(const uint64_t* entries, V* w) {
   for (int e = 0; e < 2; ++e) {
-    w[2 * e] = shuffle_words<0x88>(a[e], b[e]);
-    w[2 * e + 1] = shuffle_words<0xdd>(a[e], b[e]);
+    const V a = _mm512_load_si512(entries + 16 * e), b = _mm512_load_si512(entries + 16 * e + 8);
+    w[2 * e] = shuffle_words<0x88>(a, b);
+    w[2 * e + 1] = shuffle_words<0xdd>(a, b);
   }
 }
 
-HWY_INLINE F iq1_scale(V three_bits, F d) {
+HWY_INLINE F iq1_scale(V three_bits, float d) {
   const V s = _mm512_and_si512(three_bits, _mm512_set1_epi32(7));
-  return _mm512_mul_ps(_mm512_fmadd_ps(lanes_of(s), _mm512_set1_ps(0.25f), _mm512_set1_ps(0.125f)), d);
+  const F eighths = _mm512_fmadd_ps(lanes_of(s), _mm512_set1_ps(0.25f), _mm512_set1_ps(0.125f));
+  return _mm512_mul_ps(eighths, _mm512_set1_ps(d));
 }
 
+/// The decoders of IQ1 work in three steps, which multiply_iq1 spreads over time.
 struct DecodeIQ1_M : DecoderOf<quant::BlockIQ1_M, 4> {
-  HWY_INLINE void operator()(const std::byte* src, Decoded* out) const {
-    const auto* b = reinterpret_cast<const Block*>(src);
-    const __m128i qh = load16(b->qh);
-    const V nibbles = _mm512_cvtepu8_epi32(qh);  // entries 2 L and 2 L + 1
+  static HWY_INLINE V indices(const Block& b) {
+    const V nibbles = _mm512_cvtepu8_epi32(load16(b.qh));  // entries 2 L and 2 L + 1
     const V upper = and_or(_mm512_slli_epi32(nibbles, 20), _mm512_set1_epi32(0x07000000),
                            _mm512_and_si512(_mm512_slli_epi32(nibbles, 8), _mm512_set1_epi32(0x0700)));
-    const V lower = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b->qs)));
-    put_iq1(_mm512_or_si512(lower, upper), out->w);
+    return _mm512_or_si512(_mm512_cvtepu8_epi16(load32(b.qs)), upper);
+  }
+  /// The binary16 scales of n <= 8 blocks.
+  static HWY_INLINE __m128i scales(const Block* b, int n) {
+    const V at = _mm512_load_si512(kIq1MStride.data());
+    const V words = _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), static_cast<__mmask8>((1 << n) - 1),
+                                                at, b->scales, 1);
+    const V low = and_or(_mm512_srli_epi64(words, 24), _mm512_set1_epi64(0xf0),
+                         _mm512_and_si512(_mm512_srli_epi64(words, 12), _mm512_set1_epi64(0x0f)));
+    const V high = and_or(_mm512_srli_epi64(words, 36), _mm512_set1_epi64(0xf00),
+                          _mm512_and_si512(_mm512_srli_epi64(words, 48), _mm512_set1_epi64(0xf000)));
+    return _mm512_cvtepi64_epi16(_mm512_or_si512(low, high));
+  }
+  static HWY_INLINE void finish(const Block& b, const uint64_t* entries, float d, Decoded* out) {
+    put_iq1(entries, out->w);
+    const __m128i qh = load16(b.qh);
     const __mmask16 negative[2] = {_mm_test_epi8_mask(qh, _mm_set1_epi8(0x08)),
                                    _mm_test_epi8_mask(qh, _mm_set1_epi8(static_cast<char>(0x80)))};
     for (int j = 0; j < 4; ++j) {
       out->w[j] = _mm512_mask_sub_epi32(out->w[j], negative[j / 2], out->w[j], bytes(2));
     }
-    const auto d = static_cast<uint16_t>(_pext_u64(read<uint64_t>(b->scales), 0xf000f000f000f000u));
-    out->scale = iq1_scale(_mm512_multishift_epi64_epi8(reg(kIq1MScale), broadcast8(b->scales)), half(&d));
+    out->scale = iq1_scale(_mm512_multishift_epi64_epi8(reg(kIq1MScale), broadcast8(b.scales)), d);
   }
 };
 
 struct DecodeIQ1_S : DecoderOf<quant::BlockIQ1_S, 4> {
-  HWY_INLINE void operator()(const std::byte* src, Decoded* out) const {
-    const auto* b = reinterpret_cast<const Block*>(src);
-    const __m128i qh = load16(b->qh);
-    const V words = _mm512_cvtepu16_epi64(qh);  // a group in each 64-bit lane
+  static HWY_INLINE V indices(const Block& b) {
+    const V words = _mm512_cvtepu16_epi64(load16(b.qh));  // a group in each 64-bit lane
     const V upper =
         _mm512_and_si512(_mm512_multishift_epi64_epi8(reg(kIq1SHigh), words), _mm512_set1_epi16(0x0700));
-    const V lower = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b->qs)));
-    put_iq1(_mm512_or_si512(lower, upper), out->w);
+    return _mm512_or_si512(_mm512_cvtepu8_epi16(load32(b.qs)), upper);
+  }
+  static HWY_INLINE __m128i scales(const Block* b, int n) {
+    const V at = _mm512_load_si512(kIq1SStride.data());
+    return _mm512_cvtepi64_epi16(_mm512_mask_i64gather_epi64(
+        _mm512_setzero_si512(), static_cast<__mmask8>((1 << n) - 1), at, &b->d, 1));
+  }
+  static HWY_INLINE void finish(const Block& b, const uint64_t* entries, float d, Decoded* out) {
+    put_iq1(entries, out->w);
+    const __m128i qh = load16(b.qh);
     const __mmask8 negative = _mm_movepi16_mask(qh);
     for (V& w : out->w) w = _mm512_mask_sub_epi64(w, negative, w, bytes(2));
-    const V both = _mm512_or_si512(words, _mm512_slli_epi64(words, 32));
-    out->scale = iq1_scale(_mm512_srli_epi32(both, 12), half(&b->d));
+    const V words = _mm512_cvtepu16_epi64(qh);
+    out->scale = iq1_scale(_mm512_srli_epi32(_mm512_or_si512(words, _mm512_slli_epi64(words, 32)), 12), d);
   }
 };

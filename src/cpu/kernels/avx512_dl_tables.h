@@ -105,6 +105,9 @@ alignas(64) inline constexpr auto kIq1MScale = make<uint8_t>([](int byte) {
 
 /// IQ1_S: 3 high bits of entry e, at bit 3 e of the group's word, to the upper byte of word e.
 alignas(64) inline constexpr auto kIq1SHigh = make<uint8_t>([](int byte) { return 3 * (byte % 8 / 2); });
+/// Where 8 consecutive blocks begin, in bytes.
+alignas(64) inline constexpr auto kIq1SStride = make<int64_t>([](int i) { return 50 * i; });
+alignas(64) inline constexpr auto kIq1MStride = make<int64_t>([](int i) { return 56 * i; });
 /// MXFP4: the first byte of each of 8 blocks of 17.
 alignas(64) inline constexpr auto kMxfp4Exponents = make<uint8_t>([](int byte) { return 17 * (byte / 8); });
 /// Q8_0: dwords of registers that hold 4 lanes each; the upper half of the result is not used.
