@@ -1,0 +1,73 @@
+#include "cli/open_runner.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "experts/cache.h"
+#include "reference/reference_runner.h"
+
+namespace redlite::cli {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+uint64_t to_mib(uint64_t bytes) { return (bytes + kMiB - 1) / kMiB; }
+
+/// The size that fits beside everything else in what is free now, leaving a tenth of it alone.
+experts::CacheSize automatic_size(const model::Model& model, const MemoryBudget& others, std::string& reason) {
+  const uint64_t full = experts::ExpertCache::full_bytes(model);
+  const uint64_t free = available_memory();
+  const uint64_t usable = free - free / 10;
+  const uint64_t room = usable > others.total() ? usable - others.total() : 0;
+  if (room >= full) {
+    reason = fmt::format("auto: all experts fit in the {} MiB free", to_mib(free));
+    return {};
+  }
+  const uint64_t size = std::max(room, experts::ExpertCache::minimum_bytes(model));
+  reason = fmt::format("auto: {} MiB free, {} needed by the rest", to_mib(free), to_mib(others.total()));
+  return {experts::CacheSize::Kind::Bounded, size};
+}
+
+}  // namespace
+
+OpenRunner open_runner(const model::Model& model, const RunnerOptions& options, int context) {
+  OpenRunner open;
+  if (options.backend == "reference") {
+    open.runner = std::make_unique<reference::ReferenceRunner>(model, context);
+    return open;
+  }
+
+  cpu::CpuOptions cpu;
+  cpu.context = context;
+  cpu.batch = options.batch;
+  cpu.threads = options.threads;
+  cpu.kv = options.kv == "f16" ? cpu::KvType::F16 : cpu::KvType::F32;
+  cpu.kernels = options.kernels;
+  cpu.cache.prefetch = options.prefetch == "on";
+  const cpu::CpuRunner::Memory needed = cpu::CpuRunner::memory_needed(model, cpu);
+  open.budget.dense = needed.dense;
+  open.budget.state = needed.state;
+  open.budget.scratch = needed.scratch;
+
+  const uint64_t full = experts::ExpertCache::full_bytes(model);
+  std::string reason;
+  if (options.cache_mib == "auto") {
+    cpu.cache.size = automatic_size(model, open.budget, reason);
+  } else if (options.cache_mib != "full") {
+    cpu.cache.size = {experts::CacheSize::Kind::Bounded, std::stoull(options.cache_mib) * kMiB};
+    if (cpu.cache.size.bytes >= full) cpu.cache.size = {};
+  }
+  const bool bounded = cpu.cache.size.kind == experts::CacheSize::Kind::Bounded;
+  open.budget.cache = bounded ? cpu.cache.size.bytes : full;
+  open.cache_description = bounded ? fmt::format("{} MiB of {}", to_mib(cpu.cache.size.bytes), to_mib(full))
+                                   : fmt::format("all {} MiB of experts", to_mib(full));
+  if (!reason.empty()) open.cache_description += fmt::format(" ({})", reason);
+
+  auto runner = std::make_unique<cpu::CpuRunner>(model, cpu);
+  open.cpu = runner.get();
+  open.runner = std::move(runner);
+  return open;
+}
+
+}  // namespace redlite::cli

@@ -1,0 +1,105 @@
+#include "cli/statistics.h"
+
+#include "base/memory.h"
+
+namespace redlite::cli {
+namespace {
+
+double rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
+double mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+double hit_rate(const experts::CacheStats& s) {
+  const auto hits = static_cast<double>(s.hits);
+  return rate(hits, hits + static_cast<double>(s.misses + s.prefetch_late));
+}
+
+}  // namespace
+
+nlohmann::ordered_json statistics_json(const OpenRunner& open, const engine::GenerateResult& result) {
+  nlohmann::ordered_json json;
+  json["prompt_tokens"] = result.prompt_tokens;
+  json["prefill_seconds"] = result.prefill_seconds;
+  json["prefill_tok_s"] = rate(result.prompt_tokens, result.prefill_seconds);
+  json["generated_tokens"] = result.tokens.size();
+  json["decode_seconds"] = result.decode_seconds;
+  json["decode_tok_s"] = rate(result.decode_tokens, result.decode_seconds);
+  json["stop_reason"] = engine::stop_reason_name(result.reason);
+  json["peak_memory_mib"] = mib(peak_memory());
+  if (!open.cpu) return json;
+
+  json["backend"] = "cpu";
+  json["kernels"] = open.cpu->kernels();
+  json["threads"] = open.cpu->threads();
+  const experts::CacheStats s = open.cpu->cache_stats();
+  json["cache"] = {{"description", open.cache_description},
+                   {"hit_rate", hit_rate(s)},
+                   {"hits", s.hits},
+                   {"misses", s.misses},
+                   {"prefetched", s.prefetched},
+                   {"prefetch_useful", s.prefetch_useful},
+                   {"prefetch_late", s.prefetch_late},
+                   {"prefetch_wasted", s.prefetch_wasted},
+                   {"bytes_read", s.bytes_read},
+                   {"stall_seconds", s.stall_seconds}};
+  const cpu::StageTimes t = open.cpu->stage_times();
+  json["stage_seconds"] = {{"embedding", t.embedding}, {"attention", t.attention},
+                           {"delta_net", t.delta_net}, {"router", t.router},
+                           {"shared_expert", t.shared_expert}, {"experts", t.experts},
+                           {"output", t.output}};
+  json["memory_budget_mib"] = {{"cache", mib(open.budget.cache)},
+                               {"dense", mib(open.budget.dense)},
+                               {"state", mib(open.budget.state)},
+                               {"scratch", mib(open.budget.scratch)},
+                               {"program", mib(MemoryBudget::kProgram)},
+                               {"total", mib(open.budget.total())}};
+  return json;
+}
+
+std::string statistics_table(const OpenRunner& open, const engine::GenerateResult& result) {
+  std::string table;
+  const auto row = [&](std::string_view name, const std::string& text) {
+    table += fmt::format("  {:<15}{}\n", name, text);
+  };
+  row("prompt", fmt::format("{} tokens in {:.2f} s, {:.1f} tok/s", result.prompt_tokens, result.prefill_seconds,
+                            rate(result.prompt_tokens, result.prefill_seconds)));
+  row("decode", fmt::format("{} tokens in {:.2f} s, {:.1f} tok/s (ended by {})", result.decode_tokens,
+                            result.decode_seconds, rate(result.decode_tokens, result.decode_seconds),
+                            engine::stop_reason_name(result.reason)));
+  if (!open.cpu) {
+    row("memory", fmt::format("peak {:.0f} MiB", mib(peak_memory())));
+    return table;
+  }
+
+  const experts::CacheStats s = open.cpu->cache_stats();
+  row("expert cache", open.cache_description);
+  row("selections", fmt::format("{:.1f} % hits: {} hits, {} misses, {} still loading", 100 * hit_rate(s), s.hits,
+                                s.misses, s.prefetch_late));
+  if (s.prefetched > 0) {
+    row("prefetch", fmt::format("{} loads: {} useful, {} late, {} wasted", s.prefetched, s.prefetch_useful,
+                                s.prefetch_late, s.prefetch_wasted));
+  }
+  row("read", fmt::format("{:.1f} MiB from the file, {:.2f} s waiting for it", mib(s.bytes_read), s.stall_seconds));
+
+  const cpu::StageTimes t = open.cpu->stage_times();
+  const std::pair<const char*, double> stages[] = {
+      {"experts", t.experts}, {"shared expert", t.shared_expert}, {"router", t.router}, {"DeltaNet", t.delta_net},
+      {"attention", t.attention}, {"output", t.output}, {"embedding", t.embedding}};
+  double total = 0;
+  for (const auto& [name, seconds] : stages) total += seconds;
+  std::string times;
+  for (const auto& [name, seconds] : stages) {
+    if (percent(seconds, total) >= 0.5)
+      times += fmt::format("{}{} {:.0f} %", times.empty() ? "" : ", ", name, percent(seconds, total));
+  }
+  row("time", times);
+  row("memory", fmt::format("peak {:.0f} MiB; budget {:.0f} = cache {:.0f} + dense {:.0f} + state {:.0f} + "
+                            "scratch {:.0f} + program {:.0f}",
+                            mib(peak_memory()), mib(open.budget.total()), mib(open.budget.cache),
+                            mib(open.budget.dense), mib(open.budget.state), mib(open.budget.scratch),
+                            mib(MemoryBudget::kProgram)));
+  row("machine", fmt::format("{} threads, {} kernels", open.cpu->threads(), open.cpu->kernels()));
+  return table;
+}
+
+}  // namespace redlite::cli

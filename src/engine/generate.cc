@@ -1,0 +1,68 @@
+#include "engine/generate.h"
+
+#include <chrono>
+
+#include "base/error.h"
+
+namespace redlite::engine {
+namespace {
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace
+
+std::string_view stop_reason_name(StopReason reason) {
+  switch (reason) {
+    case StopReason::EndToken: return "end token";
+    case StopReason::MaxTokens: return "token limit";
+    case StopReason::Cancelled: return "cancelled";
+  }
+  return "?";
+}
+
+GenerateResult generate(model::Runner& runner, const tokenizer::Tokenizer& tokenizer,
+                        std::span<const model::Token> prompt, const GenerateOptions& options,
+                        const TextSink& sink) {
+  if (prompt.empty()) fail("the prompt is empty: give at least one token");
+  GenerateResult result;
+  result.prompt_tokens = static_cast<int>(prompt.size());
+  Sampler sampler(options.sampler);
+  for (const model::Token token : prompt) sampler.accept(token);
+  const auto cancelled = [&] { return options.cancel && options.cancel->load(std::memory_order_relaxed); };
+
+  const Stopwatch prefill;
+  std::span<const float> logits = runner.forward(prompt, model::LogitsFor::Last);
+  result.prefill_seconds = prefill.seconds();
+
+  tokenizer::StreamDecoder decoder(tokenizer);
+  const Stopwatch decode;
+  while (static_cast<int>(result.tokens.size()) < options.max_tokens) {
+    if (cancelled()) {
+      result.reason = StopReason::Cancelled;
+      break;
+    }
+    const model::Token token = sampler.sample(logits);
+    if (!options.ignore_end && tokenizer.is_end(token)) {
+      result.reason = StopReason::EndToken;
+      break;
+    }
+    sampler.accept(token);
+    result.tokens.push_back(token);
+    sink(decoder.push(token));
+    if (static_cast<int>(result.tokens.size()) == options.max_tokens) break;
+    logits = runner.forward({&token, 1}, model::LogitsFor::Last);
+    ++result.decode_tokens;
+  }
+  result.decode_seconds = decode.seconds();
+  sink(decoder.finish());
+  return result;
+}
+
+}  // namespace redlite::engine
