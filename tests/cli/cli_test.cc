@@ -1,0 +1,235 @@
+// The program as a user meets it: exit statuses, messages, and switches that do what they say.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/file.h"
+
+namespace redlite {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int status = -1;
+  std::string out, err;
+};
+
+/// A child program whose standard streams are files, so that nothing can block on a full pipe.
+class Child {
+ public:
+  explicit Child(const std::vector<std::string>& arguments) {
+    static int serial = 0;
+    base_ = fmt::format("{}redlite_cli_{}_{}", ::testing::TempDir(), ::getpid(), ++serial);
+    std::vector<std::string> words{REDLITE_BINARY};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      if (!std::freopen((base_ + ".out").c_str(), "w", stdout)) std::_Exit(126);
+      if (!std::freopen((base_ + ".err").c_str(), "w", stderr)) std::_Exit(126);
+      ::execv(argv[0], argv.data());
+      std::_Exit(127);
+    }
+  }
+
+  void interrupt() const { ::kill(pid_, SIGINT); }
+  std::string out() const { return read_text_file(base_ + ".out"); }
+
+  Outcome wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status), out(),
+                    read_text_file(base_ + ".err")};
+    std::filesystem::remove(base_ + ".out");
+    std::filesystem::remove(base_ + ".err");
+    return outcome;
+  }
+
+ private:
+  std::string base_;
+  pid_t pid_ = -1;
+};
+
+Outcome redlite(const std::vector<std::string>& arguments) { return Child(arguments).wait(); }
+
+std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+std::string temporary(const std::string& name) {
+  return fmt::format("{}redlite_cli_{}_{}", ::testing::TempDir(), ::getpid(), name);
+}
+
+const std::string kDemo = REDLITE_DEMO_MODEL;
+
+std::string last_line(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+/// The statistics of a greedy generation of `n` tokens with the given switches.
+nlohmann::json statistics(const std::vector<std::string>& switches, int n = 24) {
+  const std::string path = temporary("stats.json");
+  const Outcome run = redlite(with({"generate", kDemo, "--prompt", "Once upon a time there was", "-n",
+                                    std::to_string(n), "--ignore-eos", "--stats-json", path},
+                                   switches));
+  EXPECT_EQ(run.status, 0) << run.err;
+  auto json = nlohmann::json::parse(read_text_file(path));
+  std::filesystem::remove(path);
+  return json;
+}
+
+TEST(Usage, HelpNamesEveryCommand) {
+  const Outcome help = redlite({"--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const char* command : {"generate", "logits", "parity", "tokenize", "info", "synth", "convert"})
+    EXPECT_THAT(help.out, HasSubstr(command));
+  EXPECT_EQ(redlite({"help"}).out, help.out);
+  EXPECT_THAT(redlite({"help", "generate"}).out, HasSubstr("--cache-mib"));
+}
+
+TEST(Usage, WrongUsageExitsWithTwo) {
+  EXPECT_EQ(redlite({}).status, 2);
+  EXPECT_EQ(redlite({"frobnicate"}).status, 2);
+  EXPECT_EQ(redlite({"generate", kDemo}).status, 2) << "no prompt";
+  EXPECT_EQ(redlite({"generate", kDemo, "--prompt", "x", "--tokens", "1"}).status, 2) << "two prompts";
+  const Outcome size = redlite({"generate", kDemo, "--prompt", "x", "--cache-mib", "lots"});
+  EXPECT_EQ(size.status, 2);
+  EXPECT_THAT(size.err, HasSubstr("'lots' is not a number of MiB, 'full' or 'auto'"));
+}
+
+TEST(Usage, BadInputGetsOneLineAndStatusOne) {
+  const std::string empty = temporary("empty.gguf");
+  write_file_atomically(empty, {});
+  const std::vector<std::vector<std::string>> calls = {
+      {"generate", "/nonexistent.gguf", "--prompt", "x"},
+      {"generate", empty, "--prompt", "x"},
+      {"generate", "/tmp", "--prompt", "x"},
+      {"generate", kDemo, "--prompt", ""},
+      {"generate", kDemo, "--prompt-file", "/nonexistent"},
+      {"generate", kDemo, "--tokens", "1,2,99999"},
+      {"generate", kDemo, "--tokens", "1,x"},
+      {"generate", kDemo, "--tokens", "@/nonexistent"},
+      {"generate", kDemo, "--prompt", "x", "-n", "100000"},
+      {"generate", kDemo, "--prompt", "x", "--context", "10"},
+      {"generate", kDemo, "--prompt", "x", "--kernels", "abacus"},
+      {"generate", kDemo, "--prompt", "x", "-n", "4", "--stats-json", "/nonexistent/s.json"},
+      {"logits", kDemo, "--tokens", "", "--out", "/tmp/x.npy"},
+      {"logits", kDemo, "--tokens", "1", "--out", "/nonexistent/x.npy"},
+      {"info", empty},
+  };
+  for (const auto& call : calls) {
+    const Outcome run = redlite(call);
+    EXPECT_EQ(run.status, 1) << ::testing::PrintToString(call) << run.err;
+    EXPECT_THAT(run.err, StartsWith("redlite: ")) << ::testing::PrintToString(call);
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+  }
+  std::filesystem::remove(empty);
+}
+
+TEST(Cache, TooSmallIsRefusedWithTheLeastSizeThatWorks) {
+  const std::vector<std::string> call = {"generate", kDemo, "--prompt", "Once", "-n", "4", "--cache-mib"};
+  const Outcome refused = redlite(with(call, {"0"}));
+  EXPECT_EQ(refused.status, 1);
+  const size_t at = refused.err.find("--cache-mib ");
+  ASSERT_NE(at, std::string::npos) << refused.err;
+  const int least = std::stoi(refused.err.substr(at + 12));
+  EXPECT_EQ(redlite(with(call, {std::to_string(least)})).status, 0);
+}
+
+TEST(Cache, NoSwitchChangesTheTokens) {
+  const std::vector<std::string> call = {"generate", kDemo,          "--prompt", "Once upon a time",
+                                         "-n",       "48",           "--temp",   "0.8",
+                                         "--seed",   "5",            "--print-ids"};
+  const Outcome full = redlite(with(call, {"--cache-mib", "full"}));
+  ASSERT_EQ(full.status, 0) << full.err;
+  EXPECT_EQ(nlohmann::json::parse(last_line(full.out)).size(), 48u);
+  const std::vector<std::vector<std::string>> switches = {
+      {"--cache-mib", "auto"},
+      {"--cache-mib", "8"},
+      {"--cache-mib", "4"},
+      {"--cache-mib", "2"},
+      {"--cache-mib", "4", "--prefetch", "off"},
+      {"--cache-mib", "4", "--threads", "1"},
+      {"--cache-mib", "4", "--threads", "3"},
+  };
+  for (const auto& s : switches)
+    EXPECT_EQ(redlite(with(call, s)).out, full.out) << ::testing::PrintToString(s);
+}
+
+TEST(Cache, EverySwitchDoesWhatItSays) {
+  const auto full = statistics({"--cache-mib", "full"});
+  const auto half = statistics({"--cache-mib", "8"});
+  const auto quarter = statistics({"--cache-mib", "4"});
+  const auto plain = statistics({"--cache-mib", "4", "--prefetch", "off"});
+  EXPECT_EQ(full["cache"]["misses"], 0);
+  EXPECT_GT(half["cache"]["bytes_read"], 0);
+  EXPECT_GT(quarter["cache"]["bytes_read"], half["cache"]["bytes_read"]);
+  EXPECT_GT(quarter["cache"]["prefetched"], 0);
+  EXPECT_EQ(plain["cache"]["prefetched"], 0);
+  EXPECT_GT(plain["cache"]["misses"], quarter["cache"]["misses"]);
+  // Every load is either a miss or a prefetch, and every prefetch ends up useful, late or wasted.
+  const auto& c = quarter["cache"];
+  EXPECT_EQ(c["prefetched"].get<int>(), c["prefetch_useful"].get<int>() + c["prefetch_late"].get<int>() +
+                                            c["prefetch_wasted"].get<int>());
+  EXPECT_EQ(statistics({"--threads", "1"})["threads"], 1);
+  EXPECT_EQ(statistics({"--kernels", "scalar"})["kernels"], "scalar");
+  const auto f32 = statistics({"--context", "4096"});
+  const auto f16 = statistics({"--context", "4096", "--kv", "f16"});
+  EXPECT_LT(f16["memory_budget_mib"]["state"], f32["memory_budget_mib"]["state"]);
+  const auto small = statistics({"--batch", "1"});
+  EXPECT_LT(small["memory_budget_mib"]["scratch"], f32["memory_budget_mib"]["scratch"]);
+}
+
+TEST(Memory, ThePeakStaysWithinThePrintedBudget) {
+  const auto s = statistics({"--cache-mib", "4"}, 64);
+  EXPECT_LE(s["peak_memory_mib"], s["memory_budget_mib"]["total"]);
+}
+
+TEST(Generate, InterruptEndsCleanlyWithStatistics) {
+  Child child({"generate", kDemo, "--prompt", "Once upon a time", "-n", "4000", "--ignore-eos", "--backend",
+               "reference", "--stats", "--print-ids"});
+  // Wait for the first words, so that the handler is in place.
+  for (int i = 0; i < 600 && child.out().size() < 20; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  child.interrupt();
+  const Outcome run = child.wait();
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("ended by cancelled"), HasSubstr("tok/s")));
+  EXPECT_GT(nlohmann::json::parse(last_line(run.out)).size(), 0u);
+}
+
+TEST(Generate, ChatAnswersAndPromptsFromFilesAreTheSame) {
+  const std::string path = temporary("prompt.txt");
+  const std::string text = "Tell me a story about a fox.";
+  write_file_atomically(path, std::as_bytes(std::span(text)));
+  const std::vector<std::string> rest = {"--chat", "-n", "16", "--print-ids"};
+  const Outcome a = redlite(with({"generate", kDemo, "--prompt", text}, rest));
+  const Outcome b = redlite(with({"generate", kDemo, "--prompt-file", path}, rest));
+  EXPECT_EQ(a.status, 0) << a.err;
+  EXPECT_EQ(a.out, b.out);
+  const Outcome plain = redlite({"generate", kDemo, "--prompt", text, "-n", "16", "--print-ids"});
+  EXPECT_NE(a.out, plain.out);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace redlite
