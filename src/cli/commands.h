@@ -10,6 +10,8 @@ namespace redlite::cli {
 void add_convert(CLI::App& app);
 void add_logits(CLI::App& app);
 void add_parity(CLI::App& app);
+void add_generate(CLI::App& app);
+void add_help(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_synth(CLI::App& app);
 

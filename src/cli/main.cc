@@ -16,8 +16,10 @@ int main(int argc, char** argv) {
   cli::add_convert(app);
   cli::add_logits(app);
   cli::add_parity(app);
+  cli::add_generate(app);
   cli::add_tokenize(app);
   cli::add_synth(app);
+  cli::add_help(app);
   try {
     app.parse(argc, argv);
     return 0;

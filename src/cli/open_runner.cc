@@ -1,7 +1,5 @@
 #include "cli/open_runner.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/memory.h"
 #include "experts/cache.h"
@@ -14,19 +12,10 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 uint64_t to_mib(uint64_t bytes) { return (bytes + kMiB - 1) / kMiB; }
 
-/// The size that fits beside everything else in what is free now, leaving a tenth of it alone.
-experts::CacheSize automatic_size(const model::Model& model, const MemoryBudget& others, std::string& reason) {
-  const uint64_t full = experts::ExpertCache::full_bytes(model);
-  const uint64_t free = available_memory();
-  const uint64_t usable = free - free / 10;
-  const uint64_t room = usable > others.total() ? usable - others.total() : 0;
-  if (room >= full) {
-    reason = fmt::format("auto: all experts fit in the {} MiB free", to_mib(free));
-    return {};
-  }
-  const uint64_t size = std::max(room, experts::ExpertCache::minimum_bytes(model));
-  reason = fmt::format("auto: {} MiB free, {} needed by the rest", to_mib(free), to_mib(others.total()));
-  return {experts::CacheSize::Kind::Bounded, size};
+experts::IoMode io_mode(std::string_view name) {
+  if (name == "direct") return experts::IoMode::Direct;
+  if (name == "buffered") return experts::IoMode::Buffered;
+  return experts::IoMode::Auto;
 }
 
 }  // namespace
@@ -45,15 +34,15 @@ OpenRunner open_runner(const model::Model& model, const RunnerOptions& options, 
   cpu.kv = options.kv == "f16" ? cpu::KvType::F16 : cpu::KvType::F32;
   cpu.kernels = options.kernels;
   cpu.cache.prefetch = options.prefetch == "on";
+  cpu.cache.io = io_mode(options.io);
   const cpu::CpuRunner::Memory needed = cpu::CpuRunner::memory_needed(model, cpu);
   open.budget.dense = needed.dense;
   open.budget.state = needed.state;
   open.budget.scratch = needed.scratch;
 
   const uint64_t full = experts::ExpertCache::full_bytes(model);
-  std::string reason;
   if (options.cache_mib == "auto") {
-    cpu.cache.size = automatic_size(model, open.budget, reason);
+    cpu.cache.size = experts::ExpertCache::auto_size(model, open.budget.total());
   } else if (options.cache_mib != "full") {
     cpu.cache.size = {experts::CacheSize::Kind::Bounded, std::stoull(options.cache_mib) * kMiB};
     if (cpu.cache.size.bytes >= full) cpu.cache.size = {};
@@ -62,7 +51,8 @@ OpenRunner open_runner(const model::Model& model, const RunnerOptions& options, 
   open.budget.cache = bounded ? cpu.cache.size.bytes : full;
   open.cache_description = bounded ? fmt::format("{} MiB of {}", to_mib(cpu.cache.size.bytes), to_mib(full))
                                    : fmt::format("all {} MiB of experts", to_mib(full));
-  if (!reason.empty()) open.cache_description += fmt::format(" ({})", reason);
+  if (options.cache_mib == "auto")
+    open.cache_description += fmt::format(", chosen with {} MiB of memory free", to_mib(available_memory()));
 
   auto runner = std::make_unique<cpu::CpuRunner>(model, cpu);
   open.cpu = runner.get();

@@ -36,6 +36,12 @@ void add_runner_options(CLI::App& command, RunnerOptions& options) {
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str()
       ->group(group);
+  command
+      .add_option("--io", options.io,
+                  "read experts past the page cache (direct), through it (buffered), or as fits (auto)")
+      ->check(CLI::IsMember({"auto", "direct", "buffered"}))
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--kv", options.kv, "type of the attention cache: f32 or f16")
       ->check(CLI::IsMember({"f32", "f16"}))
       ->capture_default_str()

@@ -14,6 +14,7 @@ struct RunnerOptions {
   std::string backend = "cpu";
   std::string cache_mib = "auto";  ///< a number of MiB, "full" or "auto"
   std::string prefetch = "on";
+  std::string io = "auto";
   std::string kv = "f32";
   std::string kernels;  ///< instruction set; empty: the best one
   int context = 0;      ///< 0: what the prompt and -n need
@@ -21,7 +22,7 @@ struct RunnerOptions {
   int threads = 0;  ///< 0: one for each core
 };
 
-/// Declares --backend, --cache-mib, --prefetch, --kv, --kernels, --context, --batch and --threads.
+/// Declares --backend, --cache-mib, --prefetch, --io, --kv, --kernels, --context, --batch and --threads.
 void add_runner_options(CLI::App& command, RunnerOptions& options);
 
 /// Token ids from "1,2,3" or "@file" (the same, or ids separated by white space or brackets as JSON has

@@ -25,7 +25,7 @@ nlohmann::ordered_json statistics_json(const OpenRunner& open, const engine::Gen
   json["decode_seconds"] = result.decode_seconds;
   json["decode_tok_s"] = rate(result.decode_tokens, result.decode_seconds);
   json["stop_reason"] = engine::stop_reason_name(result.reason);
-  json["peak_memory_mib"] = mib(peak_memory());
+  json["peak_memory_mib"] = mib(peak_resident_memory());
   if (!open.cpu) return json;
 
   json["backend"] = "cpu";
@@ -45,8 +45,7 @@ nlohmann::ordered_json statistics_json(const OpenRunner& open, const engine::Gen
   const cpu::StageTimes t = open.cpu->stage_times();
   json["stage_seconds"] = {{"embedding", t.embedding}, {"attention", t.attention},
                            {"delta_net", t.delta_net}, {"router", t.router},
-                           {"shared_expert", t.shared_expert}, {"experts", t.experts},
-                           {"output", t.output}};
+                           {"experts", t.experts}, {"output", t.output}};
   json["memory_budget_mib"] = {{"cache", mib(open.budget.cache)},
                                {"dense", mib(open.budget.dense)},
                                {"state", mib(open.budget.state)},
@@ -67,7 +66,7 @@ std::string statistics_table(const OpenRunner& open, const engine::GenerateResul
                             result.decode_seconds, rate(result.decode_tokens, result.decode_seconds),
                             engine::stop_reason_name(result.reason)));
   if (!open.cpu) {
-    row("memory", fmt::format("peak {:.0f} MiB", mib(peak_memory())));
+    row("memory", fmt::format("peak {:.0f} MiB", mib(peak_resident_memory())));
     return table;
   }
 
@@ -83,7 +82,7 @@ std::string statistics_table(const OpenRunner& open, const engine::GenerateResul
 
   const cpu::StageTimes t = open.cpu->stage_times();
   const std::pair<const char*, double> stages[] = {
-      {"experts", t.experts}, {"shared expert", t.shared_expert}, {"router", t.router}, {"DeltaNet", t.delta_net},
+      {"experts", t.experts}, {"router", t.router}, {"DeltaNet", t.delta_net},
       {"attention", t.attention}, {"output", t.output}, {"embedding", t.embedding}};
   double total = 0;
   for (const auto& [name, seconds] : stages) total += seconds;
@@ -95,7 +94,7 @@ std::string statistics_table(const OpenRunner& open, const engine::GenerateResul
   row("time", times);
   row("memory", fmt::format("peak {:.0f} MiB; budget {:.0f} = cache {:.0f} + dense {:.0f} + state {:.0f} + "
                             "scratch {:.0f} + program {:.0f}",
-                            mib(peak_memory()), mib(open.budget.total()), mib(open.budget.cache),
+                            mib(peak_resident_memory()), mib(open.budget.total()), mib(open.budget.cache),
                             mib(open.budget.dense), mib(open.budget.state), mib(open.budget.scratch),
                             mib(MemoryBudget::kProgram)));
   row("machine", fmt::format("{} threads, {} kernels", open.cpu->threads(), open.cpu->kernels()));
