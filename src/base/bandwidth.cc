@@ -46,7 +46,8 @@ double memory_read_bandwidth(int threads) {
     {
       std::vector<std::jthread> readers;
       for (int t = 0; t < threads; ++t)
-        readers.emplace_back([&, t] { sink += read_all(words.subspan(share * static_cast<size_t>(t), share)); });
+        readers.emplace_back(
+            [&, t] { sink += read_all(words.subspan(share * static_cast<size_t>(t), share)); });
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     best = std::max(best, static_cast<double>(kBytes) / seconds);

@@ -62,7 +62,8 @@ void generate(const GenerateCommand& c) {
   const std::vector<model::Token> prompt = read_prompt(c, model, tokenizer);
   const int needed = static_cast<int>(prompt.size()) + c.n;
   if (c.runner.context != 0 && c.runner.context < needed)
-    fail("--context {} is too small for a prompt of {} tokens and -n {}", c.runner.context, prompt.size(), c.n);
+    fail("--context {} is too small for a prompt of {} tokens and -n {}", c.runner.context, prompt.size(),
+         c.n);
   if (needed > model.config().context_length)
     fail("{} prompt tokens and -n {} exceed the model's context of {}", prompt.size(), c.n,
          model.config().context_length);
@@ -76,7 +77,8 @@ void generate(const GenerateCommand& c) {
   end_on_interrupt();
 
   if (!c.chat && c.tokens.empty() && ::isatty(STDOUT_FILENO)) print_text(c.prompt);
-  const engine::GenerateResult result = engine::generate(*open.runner, tokenizer, prompt, options, print_text);
+  const engine::GenerateResult result =
+      engine::generate(*open.runner, tokenizer, prompt, options, print_text);
   print_text("\n");
   if (c.print_ids) print_text(nlohmann::json(result.tokens).dump() + "\n");
   if (c.statistics) fmt::print(stderr, "\n{}", statistics_table(open, result));
@@ -91,7 +93,9 @@ void generate(const GenerateCommand& c) {
 void add_generate(CLI::App& app) {
   auto c = std::make_shared<GenerateCommand>();
   CLI::App* command = app.add_subcommand("generate", "Continue a prompt, or answer it (--chat)");
-  command->add_option("model", c->model, "GGUF file; any file of a split set")->required()->type_name("MODEL");
+  command->add_option("model", c->model, "GGUF file; any file of a split set")
+      ->required()
+      ->type_name("MODEL");
 
   auto* prompt = command->add_option_group("Prompt", "One of these:");
   prompt->add_option("-p,--prompt", c->prompt, "text to continue")->type_name("TEXT");
@@ -111,7 +115,10 @@ void add_generate(CLI::App& app) {
   engine::SamplerOptions& s = c->sampler;
   const char* sampling = "Sampling";
   const auto add = [&](const char* name, auto& value, const char* text, auto low, auto high) {
-    command->add_option(name, value, text)->check(CLI::Range(low, high))->capture_default_str()->group(sampling);
+    command->add_option(name, value, text)
+        ->check(CLI::Range(low, high))
+        ->capture_default_str()
+        ->group(sampling);
   };
   add("--temp", s.temperature, "temperature; 0: always the likeliest token", 0.0f, 100.0f);
   add("--top-k", s.top_k, "keep the K likeliest tokens; 0: off", 0, 1 << 30);

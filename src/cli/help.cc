@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "cli/commands.h"
 
 namespace redlite::cli {
@@ -15,9 +16,10 @@ void add_help(CLI::App& app) {
       fmt::print("{}", app.help());
       return;
     }
-    const CLI::App* about = app.get_subcommand_no_throw(*topic);
-    if (!about) fail("there is no command '{}'; `redlite help` lists them", *topic);
-    fmt::print("{}", about->help());
+    const auto same_name = [&](const CLI::App* other) { return other->get_name() == *topic; };
+    const std::vector<CLI::App*> found = app.get_subcommands(same_name);
+    if (found.empty()) fail("there is no command {}; `redlite help` lists them", quote(*topic));
+    fmt::print("{}", found.front()->help());
   });
 }
 

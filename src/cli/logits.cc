@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/npy.h"
+#include "cli/open_runner.h"
 #include "cli/options.h"
 #include "model/model.h"
-#include "reference/reference_runner.h"
 
 namespace redlite::cli {
 namespace {
@@ -27,14 +27,13 @@ void logits(const LogitsCommand& c) {
   const int needed = static_cast<int>(tokens.size());
   if (c.runner.context != 0 && c.runner.context < needed)
     fail("--context {} is too small for {} tokens", c.runner.context, needed);
-  if (c.runner.backend != "reference") fail("--backend {} is not there yet", c.runner.backend);
-  reference::ReferenceRunner runner(model, std::max(needed, c.runner.context));
+  const OpenRunner open = open_runner(model, c.runner, std::max(needed, c.runner.context));
 
   NpyWriter out(c.out, tokens.size(), static_cast<uint64_t>(n_vocab));
   const size_t batch = static_cast<size_t>(c.runner.batch);
   for (size_t first = 0; first < tokens.size(); first += batch) {
     const auto chunk = std::span(tokens).subspan(first, std::min(batch, tokens.size() - first));
-    out.write(runner.forward(chunk, model::LogitsFor::All));
+    out.write(open.runner->forward(chunk, model::LogitsFor::All));
   }
   out.finish();
   if (c.json) {

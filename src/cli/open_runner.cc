@@ -10,7 +10,9 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-uint64_t to_mib(uint64_t bytes) { return (bytes + kMiB - 1) / kMiB; }
+uint64_t to_mib(uint64_t bytes) {
+  return (bytes + kMiB - 1) / kMiB;
+}
 
 experts::IoMode io_mode(std::string_view name) {
   if (name == "direct") return experts::IoMode::Direct;

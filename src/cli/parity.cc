@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/open_runner.h"
 #include "cli/options.h"
 #include "model/model.h"
-#include "reference/reference_runner.h"
 
 namespace redlite::cli {
 namespace {
@@ -86,18 +86,18 @@ void print_table(const reference::ParityReport& report) {
   for (const std::string& failure : report.failures) fmt::print("FAILED: {}\n", failure);
 }
 
-std::unique_ptr<model::Runner> open(const model::Model& model, const std::string& backend, int context) {
-  if (backend != "reference") fail("--backend {} is not there yet", backend);
-  return std::make_unique<reference::ReferenceRunner>(model, context);
+OpenRunner open(const model::Model& model, RunnerOptions options, const std::string& backend, int context) {
+  options.backend = backend;
+  return open_runner(model, options, context);
 }
 
 void parity(const ParityCommand& c) {
   const model::Model model(c.model);
   const std::vector<model::Token> tokens = parse_tokens(c.tokens, model.config().n_vocab);
   const int needed = static_cast<int>(tokens.size());
-  const auto a = open(model, c.a, needed);
-  const auto b = open(model, c.b, needed);
-  const reference::ParityReport report = reference::compare(model, *a, *b, tokens);
+  const OpenRunner a = open(model, c.runner, c.a, needed);
+  const OpenRunner b = open(model, c.runner, c.b, needed);
+  const reference::ParityReport report = reference::compare(model, *a.runner, *b.runner, tokens);
   if (c.json)
     fmt::print("{}\n", to_json(report).dump(1));
   else

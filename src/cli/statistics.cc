@@ -1,13 +1,21 @@
 #include "cli/statistics.h"
 
+#include <fmt/format.h>
+
 #include "base/memory.h"
 
 namespace redlite::cli {
 namespace {
 
-double rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
-double mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+double rate(double count, double seconds) {
+  return seconds > 0 ? count / seconds : 0;
+}
+double mib(uint64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+double percent(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : 0;
+}
 
 double hit_rate(const experts::CacheStats& s) {
   const auto hits = static_cast<double>(s.hits);
@@ -43,15 +51,12 @@ nlohmann::ordered_json statistics_json(const OpenRunner& open, const engine::Gen
                    {"bytes_read", s.bytes_read},
                    {"stall_seconds", s.stall_seconds}};
   const cpu::StageTimes t = open.cpu->stage_times();
-  json["stage_seconds"] = {{"embedding", t.embedding}, {"attention", t.attention},
-                           {"delta_net", t.delta_net}, {"router", t.router},
-                           {"experts", t.experts}, {"output", t.output}};
-  json["memory_budget_mib"] = {{"cache", mib(open.budget.cache)},
-                               {"dense", mib(open.budget.dense)},
-                               {"state", mib(open.budget.state)},
-                               {"scratch", mib(open.budget.scratch)},
-                               {"program", mib(MemoryBudget::kProgram)},
-                               {"total", mib(open.budget.total())}};
+  json["stage_seconds"] = {{"embedding", t.embedding}, {"attention", t.attention}, {"delta_net", t.delta_net},
+                           {"router", t.router},       {"experts", t.experts},     {"output", t.output}};
+  json["memory_budget_mib"] = {
+      {"cache", mib(open.budget.cache)},        {"dense", mib(open.budget.dense)},
+      {"state", mib(open.budget.state)},        {"scratch", mib(open.budget.scratch)},
+      {"program", mib(MemoryBudget::kProgram)}, {"total", mib(open.budget.total())}};
   return json;
 }
 
@@ -60,8 +65,8 @@ std::string statistics_table(const OpenRunner& open, const engine::GenerateResul
   const auto row = [&](std::string_view name, const std::string& text) {
     table += fmt::format("  {:<15}{}\n", name, text);
   };
-  row("prompt", fmt::format("{} tokens in {:.2f} s, {:.1f} tok/s", result.prompt_tokens, result.prefill_seconds,
-                            rate(result.prompt_tokens, result.prefill_seconds)));
+  row("prompt", fmt::format("{} tokens in {:.2f} s, {:.1f} tok/s", result.prompt_tokens,
+                            result.prefill_seconds, rate(result.prompt_tokens, result.prefill_seconds)));
   row("decode", fmt::format("{} tokens in {:.2f} s, {:.1f} tok/s (ended by {})", result.decode_tokens,
                             result.decode_seconds, rate(result.decode_tokens, result.decode_seconds),
                             engine::stop_reason_name(result.reason)));
@@ -72,18 +77,19 @@ std::string statistics_table(const OpenRunner& open, const engine::GenerateResul
 
   const experts::CacheStats s = open.cpu->cache_stats();
   row("expert cache", open.cache_description);
-  row("selections", fmt::format("{:.1f} % hits: {} hits, {} misses, {} still loading", 100 * hit_rate(s), s.hits,
-                                s.misses, s.prefetch_late));
+  row("selections", fmt::format("{:.1f} % hits: {} hits, {} misses, {} still loading", 100 * hit_rate(s),
+                                s.hits, s.misses, s.prefetch_late));
   if (s.prefetched > 0) {
     row("prefetch", fmt::format("{} loads: {} useful, {} late, {} wasted", s.prefetched, s.prefetch_useful,
                                 s.prefetch_late, s.prefetch_wasted));
   }
-  row("read", fmt::format("{:.1f} MiB from the file, {:.2f} s waiting for it", mib(s.bytes_read), s.stall_seconds));
+  row("read",
+      fmt::format("{:.1f} MiB from the file, {:.2f} s waiting for it", mib(s.bytes_read), s.stall_seconds));
 
   const cpu::StageTimes t = open.cpu->stage_times();
-  const std::pair<const char*, double> stages[] = {
-      {"experts", t.experts}, {"router", t.router}, {"DeltaNet", t.delta_net},
-      {"attention", t.attention}, {"output", t.output}, {"embedding", t.embedding}};
+  const std::pair<const char*, double> stages[] = {{"experts", t.experts},    {"router", t.router},
+                                                   {"DeltaNet", t.delta_net}, {"attention", t.attention},
+                                                   {"output", t.output},      {"embedding", t.embedding}};
   double total = 0;
   for (const auto& [name, seconds] : stages) total += seconds;
   std::string times;

@@ -20,9 +20,12 @@ class Stopwatch {
 
 std::string_view stop_reason_name(StopReason reason) {
   switch (reason) {
-    case StopReason::EndToken: return "end token";
-    case StopReason::MaxTokens: return "token limit";
-    case StopReason::Cancelled: return "cancelled";
+    case StopReason::EndToken:
+      return "end token";
+    case StopReason::MaxTokens:
+      return "token limit";
+    case StopReason::Cancelled:
+      return "cancelled";
   }
   return "?";
 }

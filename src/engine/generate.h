@@ -16,7 +16,7 @@ namespace redlite::engine {
 struct GenerateOptions {
   int max_tokens = 256;
   SamplerOptions sampler;
-  bool ignore_end = false;                     ///< go on past end-of-text tokens
+  bool ignore_end = false;                    ///< go on past end-of-text tokens
   const std::atomic<bool>* cancel = nullptr;  ///< looked at between tokens
 };
 
@@ -38,6 +38,7 @@ using TextSink = std::function<void(std::string_view text)>;
 
 /// Appends `prompt` (not empty) to the runner's sequence, then samples and appends up to max_tokens tokens.
 GenerateResult generate(model::Runner& runner, const tokenizer::Tokenizer& tokenizer,
-                        std::span<const model::Token> prompt, const GenerateOptions& options, const TextSink& sink);
+                        std::span<const model::Token> prompt, const GenerateOptions& options,
+                        const TextSink& sink);
 
 }  // namespace redlite::engine

@@ -67,7 +67,9 @@ class Child {
   pid_t pid_ = -1;
 };
 
-Outcome redlite(const std::vector<std::string>& arguments) { return Child(arguments).wait(); }
+Outcome redlite(const std::vector<std::string>& arguments) {
+  return Child(arguments).wait();
+}
 
 std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -156,9 +158,9 @@ TEST(Cache, TooSmallIsRefusedWithTheLeastSizeThatWorks) {
 }
 
 TEST(Cache, NoSwitchChangesTheTokens) {
-  const std::vector<std::string> call = {"generate", kDemo,          "--prompt", "Once upon a time",
-                                         "-n",       "48",           "--temp",   "0.8",
-                                         "--seed",   "5",            "--print-ids"};
+  const std::vector<std::string> call = {"generate", kDemo, "--prompt",   "Once upon a time",
+                                         "-n",       "48",  "--temp",     "0.8",
+                                         "--seed",   "5",   "--print-ids"};
   const Outcome full = redlite(with(call, {"--cache-mib", "full"}));
   ASSERT_EQ(full.status, 0) << full.err;
   EXPECT_EQ(nlohmann::json::parse(last_line(full.out)).size(), 48u);
