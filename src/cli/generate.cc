@@ -97,15 +97,18 @@ void add_generate(CLI::App& app) {
       ->required()
       ->type_name("MODEL");
 
-  auto* prompt = command->add_option_group("Prompt", "One of these:");
-  prompt->add_option("-p,--prompt", c->prompt, "text to continue")->type_name("TEXT");
-  prompt->add_option("-f,--prompt-file", c->prompt_file, "the same, from a file")->type_name("FILE");
-  prompt->add_option("--tokens", c->tokens, "the same, as token ids: 1,2,3 or @file")->type_name("IDS");
-  prompt->require_option(1);
+  const char* prompt = "Prompt (one of these)";
+  auto* text = command->add_option("-p,--prompt", c->prompt, "text to continue")->type_name("TEXT");
+  auto* file =
+      command->add_option("-f,--prompt-file", c->prompt_file, "the same, from a file")->type_name("FILE");
+  auto* ids =
+      command->add_option("--tokens", c->tokens, "the same, as token ids: 1,2,3 or @file")->type_name("IDS");
+  for (CLI::Option* option : {text, file, ids}) option->group(prompt);
   command->add_flag("--chat", c->chat, "the prompt is a user's message: render the model's chat template");
 
   command->add_option("-n,--n-predict", c->n, "most tokens to generate")
-      ->check(CLI::Range(0, 1 << 24))
+      ->type_name("N")
+      ->check(in_range(0, 1 << 24))
       ->capture_default_str();
   command->add_flag("--ignore-eos", c->ignore_end, "go on past the end-of-text token");
   command->add_flag("--print-ids", c->print_ids, "print the generated ids as a JSON array on the last line");
@@ -114,8 +117,8 @@ void add_generate(CLI::App& app) {
 
   engine::SamplerOptions& s = c->sampler;
   const char* sampling = "Sampling";
-  const auto add = [&](const char* name, auto& value, const char* text, auto low, auto high) {
-    command->add_option(name, value, text)
+  const auto add = [&](const char* name, auto& value, const char* what, auto low, auto high) {
+    command->add_option(name, value, what)
         ->check(CLI::Range(low, high))
         ->capture_default_str()
         ->group(sampling);
@@ -129,9 +132,16 @@ void add_generate(CLI::App& app) {
       100.0f);
   add("--frequency-penalty", s.frequency_penalty, "the same times their count; 0: off", -100.0f, 100.0f);
   add("--repeat-last-n", s.penalty_last_n, "how many tokens are recent; 0: none, -1: all", -1, 1 << 30);
-  command->add_option("--seed", s.seed, "of the sampler")->capture_default_str()->group(sampling);
+  command->add_option("--seed", s.seed, "of the sampler")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(sampling);
   add_runner_options(*command, c->runner);
-  command->callback([c] { generate(*c); });
+  command->callback([=] {
+    if (text->count() + file->count() + ids->count() != 1)
+      throw CLI::ValidationError("give exactly one of --prompt, --prompt-file and --tokens");
+    generate(*c);
+  });
 }
 
 }  // namespace redlite::cli

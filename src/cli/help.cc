@@ -12,14 +12,15 @@ void add_help(CLI::App& app) {
   CLI::App* command = app.add_subcommand("help", "Show this help, or a command's");
   command->add_option("command", *topic, "name of a command")->type_name("COMMAND");
   command->callback([&app, topic] {
-    if (topic->empty()) {
-      fmt::print("{}", app.help());
-      return;
-    }
+    const auto show = [&](const CLI::App* about, const std::string& name) {
+      // Not App::help(): during a parse that shows the help of the command being run, which is this one.
+      fmt::print("{}", app.get_formatter()->make_help(about, name, CLI::AppFormatMode::Normal));
+    };
+    if (topic->empty()) return show(&app, "redlite");
     const auto same_name = [&](const CLI::App* other) { return other->get_name() == *topic; };
     const std::vector<CLI::App*> found = app.get_subcommands(same_name);
     if (found.empty()) fail("there is no command {}; `redlite help` lists them", quote(*topic));
-    fmt::print("{}", found.front()->help());
+    show(found.front(), "redlite " + *topic);
   });
 }
 

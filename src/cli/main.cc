@@ -13,12 +13,12 @@ int main(int argc, char** argv) {
                "redlite"};
   app.set_version_flag("--version", "redlite " REDLITE_VERSION);
   app.require_subcommand(1);
-  cli::add_convert(app);
-  cli::add_logits(app);
-  cli::add_parity(app);
   cli::add_generate(app);
   cli::add_tokenize(app);
+  cli::add_logits(app);
+  cli::add_parity(app);
   cli::add_synth(app);
+  cli::add_convert(app);
   cli::add_help(app);
   try {
     app.parse(argc, argv);

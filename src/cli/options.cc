@@ -1,5 +1,7 @@
 #include "cli/options.h"
 
+#include <fmt/ranges.h>
+
 #include <charconv>
 
 #include "base/error.h"
@@ -19,46 +21,59 @@ std::string check_cache_size(const std::string& text) {
 
 }  // namespace
 
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  return CLI::IsMember(words).description(fmt::format("{}", fmt::join(words, "|")));
+}
+
 void add_runner_options(CLI::App& command, RunnerOptions& options) {
   const char* group = "Engine";
   command.add_option("--backend", options.backend, "cpu, or reference: double precision, slow")
-      ->check(CLI::IsMember({"cpu", "reference"}))
+      ->type_name("")
+      ->check(one_of({"cpu", "reference"}))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--cache-mib", options.cache_mib,
                   "memory for routed experts: MiB, full (all of them, mapped) or auto (what is free)")
-      ->check(CLI::Validator(check_cache_size, "N|full|auto"))
+      ->type_name("N|full|auto")
+      ->check(CLI::Validator(check_cache_size, ""))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--prefetch", options.prefetch, "load the experts that the next layer will probably need")
-      ->check(CLI::IsMember({"on", "off"}))
+      ->type_name("")
+      ->check(one_of({"on", "off"}))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--io", options.io,
                   "read experts past the page cache (direct), through it (buffered), or as fits (auto)")
-      ->check(CLI::IsMember({"auto", "direct", "buffered"}))
+      ->type_name("")
+      ->check(one_of({"auto", "direct", "buffered"}))
       ->capture_default_str()
       ->group(group);
   command.add_option("--kv", options.kv, "type of the attention cache: f32 or f16")
-      ->check(CLI::IsMember({"f32", "f16"}))
+      ->type_name("")
+      ->check(one_of({"f32", "f16"}))
       ->capture_default_str()
       ->group(group);
   command.add_option("--context", options.context, "most tokens in a sequence; 0: what this call needs")
-      ->check(CLI::Range(0, 1 << 24))
+      ->type_name("N")
+      ->check(in_range(0, 1 << 24))
       ->capture_default_str()
       ->group(group);
   command.add_option("--batch", options.batch, "most prompt tokens computed at once")
-      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N")
+      ->check(in_range(1, 1 << 20))
       ->capture_default_str()
       ->group(group);
   command.add_option("--threads", options.threads, "0: one for each core")
-      ->check(CLI::Range(0, 1024))
+      ->type_name("N")
+      ->check(in_range(0, 1024))
       ->capture_default_str()
       ->group(group);
   command.add_option("--kernels", options.kernels, "instruction set by name; default: the best one here")
+      ->type_name("NAME")
       ->group(group);
 }
 

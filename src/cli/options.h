@@ -9,6 +9,15 @@
 
 namespace redlite::cli {
 
+/// Checks that a number lies in [low, high], without cluttering the help.
+template <typename Number>
+CLI::Validator in_range(Number low, Number high) {
+  return CLI::Range(low, high).description("");
+}
+
+/// Checks that a value is one of a few words, which the help shows as a|b|c.
+CLI::Validator one_of(const std::vector<std::string>& words);
+
 /// What every command that runs a model lets one choose.
 struct RunnerOptions {
   std::string backend = "cpu";

@@ -1,5 +1,6 @@
 // The program as a user meets it: exit statuses, messages, and switches that do what they say.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -40,6 +41,7 @@ class Child {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
+    for (const char* stream : {".out", ".err"}) write_file_atomically(base_ + stream, {});
     pid_ = ::fork();
     if (pid_ == 0) {
       if (!std::freopen((base_ + ".out").c_str(), "w", stdout)) std::_Exit(126);
