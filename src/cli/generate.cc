@@ -119,7 +119,8 @@ void add_generate(CLI::App& app) {
   const char* sampling = "Sampling";
   const auto add = [&](const char* name, auto& value, const char* what, auto low, auto high) {
     command->add_option(name, value, what)
-        ->check(CLI::Range(low, high))
+        ->type_name("X")
+        ->check(in_range(low, high))
         ->capture_default_str()
         ->group(sampling);
   };

@@ -1,7 +1,5 @@
 #include "cli/options.h"
 
-#include <fmt/ranges.h>
-
 #include <charconv>
 
 #include "base/error.h"
@@ -22,13 +20,13 @@ std::string check_cache_size(const std::string& text) {
 }  // namespace
 
 CLI::Validator one_of(const std::vector<std::string>& words) {
-  return CLI::IsMember(words).description(fmt::format("{}", fmt::join(words, "|")));
+  return CLI::IsMember(words).description("");
 }
 
 void add_runner_options(CLI::App& command, RunnerOptions& options) {
   const char* group = "Engine";
   command.add_option("--backend", options.backend, "cpu, or reference: double precision, slow")
-      ->type_name("")
+      ->type_name("cpu|reference")
       ->check(one_of({"cpu", "reference"}))
       ->capture_default_str()
       ->group(group);
@@ -41,19 +39,19 @@ void add_runner_options(CLI::App& command, RunnerOptions& options) {
       ->group(group);
   command
       .add_option("--prefetch", options.prefetch, "load the experts that the next layer will probably need")
-      ->type_name("")
+      ->type_name("on|off")
       ->check(one_of({"on", "off"}))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--io", options.io,
                   "read experts past the page cache (direct), through it (buffered), or as fits (auto)")
-      ->type_name("")
+      ->type_name("auto|direct|buffered")
       ->check(one_of({"auto", "direct", "buffered"}))
       ->capture_default_str()
       ->group(group);
   command.add_option("--kv", options.kv, "type of the attention cache: f32 or f16")
-      ->type_name("")
+      ->type_name("f32|f16")
       ->check(one_of({"f32", "f16"}))
       ->capture_default_str()
       ->group(group);

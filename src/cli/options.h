@@ -15,7 +15,7 @@ CLI::Validator in_range(Number low, Number high) {
   return CLI::Range(low, high).description("");
 }
 
-/// Checks that a value is one of a few words, which the help shows as a|b|c.
+/// Checks that a value is one of a few words, without cluttering the help.
 CLI::Validator one_of(const std::vector<std::string>& words);
 
 /// What every command that runs a model lets one choose.
