@@ -6,7 +6,7 @@ CMAKE_BUILD := cmake --build
 ## Builds Red Lite and lets the bundled model tell a tale with a quarter of its experts in memory.
 demo: build
 	build/release/redlite generate $(MODEL) --prompt "Once upon a time" -n 250 \
-	  --temp 0.7 --repeat-penalty 1.1 --seed 7 --cache-mib 4 --stats
+	  --temp 0.7 --repeat-penalty 1.1 --seed 3 --cache-mib 4 --stats
 
 build:
 	scripts/setup build

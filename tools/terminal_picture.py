@@ -20,9 +20,9 @@ def main():
     width = LEFT * 2 + round(COLUMNS * CHAR)
     height = TOP + LINE * len(lines) + 14
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
         "<style>text{font:13.3px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
-        "white-space:pre;fill:#d8dee9}.prompt{fill:#ff6b6b;font-weight:bold}.table{fill:#8fbcbb}</style>",
+        "fill:#d8dee9}.prompt{fill:#ff6b6b;font-weight:bold}.table{fill:#8fbcbb}</style>",
         f'<rect width="{width}" height="{height}" rx="10" fill="#1b1f27"/>',
         *(f'<circle cx="{22 + 20 * i}" cy="20" r="6" fill="{c}"/>' for i, c in enumerate(("#ff5f57", "#febc2e", "#28c840"))),
     ]
