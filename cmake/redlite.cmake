@@ -39,7 +39,8 @@ function(redlite_library name)
 endfunction()
 
 # redlite_test(name SOURCES a_test.cc [DEPENDS ...] [LABELS slow])
-# A GoogleTest program registered with ctest as one test; fast unless labelled slow.
+# A GoogleTest program registered with ctest as one test; fast unless labelled otherwise. Those labelled threads
+# are what ThreadSanitizer runs on (target thread_tests).
 function(redlite_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
@@ -57,4 +58,7 @@ function(redlite_test name)
     REDLITE_DEMO_MODEL="${PROJECT_SOURCE_DIR}/models/redlite-tales-32M.gguf")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  if("threads" IN_LIST ARG_LABELS)
+    add_dependencies(thread_tests ${name})
+  endif()
 endfunction()
