@@ -14,10 +14,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "chat/chat.h"
 #include "gguf/gguf.h"
 #include "gguf/writer.h"
 #include "model/model.h"
 #include "quant/type.h"
+#include "tokenizer/tokenizer.h"
 
 namespace redlite {
 namespace {
@@ -131,6 +133,7 @@ void write_tokenizer(gguf::Writer& writer, const ModelKind& kind) {
   writer.add("tokenizer.ggml.merges", make_array(std::vector<std::string>{"a b"}));
   writer.add("tokenizer.ggml.eos_token_id", uint32_t{5});
   writer.add("tokenizer.ggml.add_bos_token", false);
+  writer.add("tokenizer.chat_template", std::string("{{'<|im_start|>' + role}}<|im_end|>"));
 }
 
 void write_model(const std::string& path, const ModelKind& kind) {
@@ -237,10 +240,17 @@ void make_version_2(const std::string& path) {
   write_file_atomically(path, std::as_bytes(std::span(bytes)));
 }
 
+/// A seed that is refused would be of no use.
+void check_seed(const std::string& path) {
+  const model::Model model(path);
+  const tokenizer::Tokenizer tokenizer(model.file());
+  chat::render(model.file(), {{"user", "a"}});
+}
+
 void write_models(const fs::path& folder) {
   const auto write = [&](const char* name, const ModelKind& kind) {
     write_model(folder / name, kind);
-    const model::Model opened((folder / name).string());  // a seed that is refused would be of no use
+    check_seed((folder / name).string());
   };
   write("qwen3next.gguf", {});
   write("qwen3next_old.gguf", {.old_projections = true, .tied = true});
