@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "redlite " REDLITE_VERSION);
   app.require_subcommand(1);
   cli::add_generate(app);
+  cli::add_info(app);
   cli::add_tokenize(app);
   cli::add_logits(app);
   cli::add_parity(app);
