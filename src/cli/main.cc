@@ -4,11 +4,13 @@
 #include <exception>
 #include <new>
 
+#include "base/bus_error.h"
 #include "base/error.h"
 #include "cli/commands.h"
 
 int main(int argc, char** argv) {
   using namespace redlite;
+  report_bus_errors();
   CLI::App app{"Red Lite runs sparse Mixture-of-Experts models that are larger than the machine's memory.",
                "redlite"};
   app.set_version_flag("--version", "redlite " REDLITE_VERSION);
