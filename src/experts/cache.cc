@@ -79,17 +79,6 @@ struct ExpertCache::Impl {
   std::unique_ptr<Bounded> bounded;  ///< nullptr: full
 };
 
-namespace {
-
-IoMode resolve_io(const ExpertFiles& files, const CacheOptions& options, uint64_t arena_bytes) {
-  if (options.io != IoMode::Auto) return options.io;
-  const uint64_t available = available_memory();
-  const IoMode wanted = choose_io_mode(files, available - std::min(available, arena_bytes));
-  return wanted == IoMode::Direct && !Shards::can_read_directly(files) ? IoMode::Buffered : wanted;
-}
-
-}  // namespace
-
 ExpertCache::Bounded::Bounded(const ExpertFiles& expert_files, const SizeClasses& sizes,
                               const CacheOptions& options, std::unique_ptr<Reader> reader)
     : files(expert_files),
@@ -98,7 +87,7 @@ ExpertCache::Bounded::Bounded(const ExpertFiles& expert_files, const SizeClasses
       slots(static_cast<size_t>(pool.n_slots())),
       plan(files.n_experts_used),
       prefetches_in_flight(sizes.classes.size(), 0),
-      store(files, resolve_io(files, options, pool.arena_bytes()),
+      store(files, options.io == IoMode::Auto ? choose_io_mode(files) : options.io,
             reader ? std::move(reader) : make_reader()) {}
 
 void ExpertCache::Bounded::acquire(int layer, std::span<const int32_t> ids, Lease::State& lease) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "experts/layout.h"
+#include "experts/shards.h"
 
 namespace redlite::experts {
 
@@ -20,6 +21,10 @@ std::string_view io_mode_name(IoMode mode) {
 }
 
 double page_cache_share(const ExpertFiles& files) {
+  // Of a file that is not ours to write the system tells nothing: it says that every page is there.
+  for (const MappedFile* shard : files.shards) {
+    if (::access(shard->file().path().c_str(), W_OK) != 0) return 0;
+  }
   constexpr int kSamplesPerLayer = 32;
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   int samples = 0;
@@ -28,12 +33,14 @@ double page_cache_share(const ExpertFiles& files) {
     for (int i = 0; i < kSamplesPerLayer; ++i) {
       const int expert = i * files.n_experts / kSamplesPerLayer;
       const model::Matrix down = files.mapped(layer, expert).down;
-      const uintptr_t address = reinterpret_cast<uintptr_t>(down.data + down.bytes() / 2) / page * page;
+      const std::byte* middle = down.data + down.bytes() / 2;
+      // mincore() wants the page's start.
+      std::byte* start = const_cast<std::byte*>(middle) - reinterpret_cast<uintptr_t>(middle) % page;
       unsigned char in_core = 0;
 #ifdef __APPLE__
-      const int rc = ::mincore(reinterpret_cast<void*>(address), page, reinterpret_cast<char*>(&in_core));
+      const int rc = ::mincore(start, page, reinterpret_cast<char*>(&in_core));
 #else
-      const int rc = ::mincore(reinterpret_cast<void*>(address), page, &in_core);
+      const int rc = ::mincore(start, page, &in_core);
 #endif
       if (rc != 0) continue;
       ++samples;
@@ -43,8 +50,8 @@ double page_cache_share(const ExpertFiles& files) {
   return samples == 0 ? 0 : static_cast<double>(present) / samples;
 }
 
-IoMode choose_io_mode(const ExpertFiles& files, uint64_t free_bytes) {
-  if (free_bytes >= files.expert_bytes() || page_cache_share(files) >= 0.5) return IoMode::Buffered;
+IoMode choose_io_mode(const ExpertFiles& files) {
+  if (page_cache_share(files) >= 0.5 || !Shards::can_read_directly(files)) return IoMode::Buffered;
   return IoMode::Direct;
 }
 

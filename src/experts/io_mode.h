@@ -16,13 +16,12 @@ enum class IoMode : uint8_t {
 
 std::string_view io_mode_name(IoMode mode);
 
-/// What Auto means for these files, Direct or Buffered: Buffered when at least half of a sample of the
-/// experts' pages is in the page cache already, or when `free_bytes` (the memory left beside the expert
-/// cache) can hold all of them, so that after the first reading nothing comes from the disk; otherwise
-/// Direct, because the page cache would spend memory and time on pages it drops before they are wanted again.
-IoMode choose_io_mode(const ExpertFiles& files, uint64_t free_bytes);
+/// What Auto means for these files: Buffered when at least half of a sample of the experts' pages is in the
+/// page cache at the start, so that it serves as a second tier; otherwise Direct, because cold reads through
+/// the page cache are slower and spend memory on pages that it drops before they are wanted again.
+IoMode choose_io_mode(const ExpertFiles& files);
 
-/// The part of a sample of the experts' pages that is in the page cache, 0 to 1.
+/// The part of a sample of the experts' pages that is in the page cache, 0 to 1; 0 if that cannot be known.
 double page_cache_share(const ExpertFiles& files);
 
 }  // namespace redlite::experts

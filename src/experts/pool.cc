@@ -6,7 +6,7 @@
 
 namespace redlite::experts {
 
-ExpertPool::ExpertPool(std::vector<int> class_of_layer, int n_experts, std::vector<SlotClass> classes)
+ExpertPool::ExpertPool(std::vector<int> class_of_layer, int n_experts, const std::vector<SlotClass>& classes)
     : class_of_layer_(std::move(class_of_layer)),
       n_experts_(n_experts),
       slot_of_(class_of_layer_.size() * static_cast<size_t>(n_experts), -1) {

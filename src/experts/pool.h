@@ -47,7 +47,7 @@ struct Plan {
 class ExpertPool {
  public:
   /// `class_of_layer[l]` is the index into `classes` for layer l.
-  ExpertPool(std::vector<int> class_of_layer, int n_experts, std::vector<SlotClass> classes);
+  ExpertPool(std::vector<int> class_of_layer, int n_experts, const std::vector<SlotClass>& classes);
 
   /// Pins the given distinct experts of a layer: those resident are hits, the others get the least recently
   /// used unpinned slots of the class, whose old keys are forgotten. Aborts when fewer slots are unpinned

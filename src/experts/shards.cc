@@ -21,40 +21,50 @@ struct timespec modification_time(const struct stat& st) {
 #endif
 }
 
-#ifdef O_DIRECT
-/// A second descriptor of an open file, for direct reads; -1 and errno when the file system has none.
-int open_directly(const File& file) {
+/// A second descriptor of an open file; -1 and errno when it cannot be had.
+int reopen(const File& file, int flags) {
   // Through /proc it is the very file that is open, whatever its path names by now.
-  int fd =
-      ::open(fmt::format("/proc/self/fd/{}", file.descriptor()).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) {
-    fd = ::open(file.path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-    struct stat ours {};
-    struct stat named {};
-    if (fd >= 0 && (::fstat(file.descriptor(), &ours) != 0 || ::fstat(fd, &named) != 0 ||
-                    ours.st_dev != named.st_dev || ours.st_ino != named.st_ino)) {
-      ::close(fd);
-      errno = ESTALE;
-      return -1;
-    }
+  int fd = ::open(fmt::format("/proc/self/fd/{}", file.descriptor()).c_str(), O_RDONLY | O_CLOEXEC | flags);
+  if (fd >= 0 || errno != ENOENT) return fd;
+  fd = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC | flags);
+  if (fd < 0) return fd;
+  struct stat ours {};
+  struct stat named {};
+  if (::fstat(file.descriptor(), &ours) == 0 && ::fstat(fd, &named) == 0 && ours.st_dev == named.st_dev &&
+      ours.st_ino == named.st_ino) {
+    return fd;
   }
-  if (fd < 0) return -1;
-  // Some file systems accept the flag and refuse the read.
-  AlignedBuffer<std::byte> page(kIoAlignment, kIoAlignment);
-  if (::pread(fd, page.data(), kIoAlignment, 0) <= 0) {
-    const int reason = errno;
-    ::close(fd);
-    errno = reason;
-    return -1;
-  }
-  return fd;
-}
-#else
-int open_directly(const File&) {
-  errno = ENOTSUP;
+  ::close(fd);
+  errno = ESTALE;
   return -1;
 }
+
+int open_directly(const File& file) {
+#ifdef O_DIRECT
+  const int fd = reopen(file, O_DIRECT);
+  if (fd < 0) return fd;
+  // Some file systems accept the flag and refuse the read.
+  AlignedBuffer<std::byte> page(kIoAlignment, kIoAlignment);
+  if (::pread(fd, page.data(), kIoAlignment, 0) > 0) return fd;
+  const int reason = errno;
+  ::close(fd);
+  errno = reason;
+#else
+  static_cast<void>(file);
+  errno = ENOTSUP;
 #endif
+  return -1;
+}
+
+/// The descriptor is one of our own because the advice holds for all that share it: experts lie scattered, so
+/// the system must not read on behind them, but it should behind the mapped dense weights.
+int open_buffered(const File& file) {
+  const int fd = reopen(file, 0);
+#ifdef POSIX_FADV_RANDOM
+  if (fd >= 0) ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+#endif
+  return fd;
+}
 
 }  // namespace
 
@@ -70,26 +80,18 @@ Shards::Shards(const ExpertFiles& files, IoMode mode) : mode_(mode) {
     }
     shard.modified_seconds = modification_time(st).tv_sec;
     shard.modified_nanoseconds = modification_time(st).tv_nsec;
-    shard.fd = shard.file->descriptor();
-    shards_.push_back(shard);
-  }
-  if (mode != IoMode::Direct) return;
-  std::vector<int> opened;
-  for (Shard& shard : shards_) {
-    const int fd = open_directly(*shard.file);
-    if (fd < 0) {
+    shard.fd = mode == IoMode::Direct ? open_directly(*shard.file) : open_buffered(*shard.file);
+    if (shard.fd < 0) {
       const int reason = errno;
-      for (const int other : opened) ::close(other);
-      fail("{}: this file cannot be read directly ({}); use --io buffered", shard.file->path(),
-           std::strerror(reason));
+      for (const Shard& opened : shards_) ::close(opened.fd);
+      fail("{}: the file cannot be opened for {} reads ({}){}", shard.file->path(), io_mode_name(mode),
+           std::strerror(reason), mode == IoMode::Direct ? "; use --io buffered" : "");
     }
-    opened.push_back(fd);
-    shard.fd = fd;
+    shards_.push_back(shard);
   }
 }
 
 Shards::~Shards() {
-  if (mode_ != IoMode::Direct) return;
   for (const Shard& shard : shards_) ::close(shard.fd);
 }
 

@@ -31,7 +31,7 @@ class Shards {
  private:
   struct Shard {
     const File* file = nullptr;
-    int fd = -1;  ///< own in Direct mode, the file's in Buffered mode
+    int fd = -1;
     int64_t modified_seconds = 0;
     int64_t modified_nanoseconds = 0;
   };

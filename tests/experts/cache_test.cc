@@ -317,9 +317,9 @@ TEST_F(CacheBehaviour, AFullCacheHandsOutTheMapping) {
 }
 
 TEST_F(CacheBehaviour, AutoReadsThePageCacheWhereTheFileIsInIt) {
-  // The files were just written, so their pages are there; with no memory to spare that alone decides.
+  // The files were just written, so their pages are there.
   EXPECT_GE(page_cache_share(files_), 0.5);
-  EXPECT_EQ(choose_io_mode(files_, 0), IoMode::Buffered);
+  EXPECT_EQ(choose_io_mode(files_), IoMode::Buffered);
   const ExpertCache cache(files_, bounded(everything_, IoMode::Auto), make_thread_reader());
   EXPECT_EQ(cache.io(), "buffered reads by threads");
 }
