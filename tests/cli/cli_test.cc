@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -51,12 +52,18 @@ class Child {
     }
   }
 
+  ~Child() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL);  // a test that failed before wait()
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
   void interrupt() const { ::kill(pid_, SIGINT); }
   std::string out() const { return read_text_file(base_ + ".out"); }
 
   Outcome wait() {
     int status = 0;
-    ::waitpid(pid_, &status, 0);
+    ::waitpid(std::exchange(pid_, -1), &status, 0);
     Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status), out(),
                     read_text_file(base_ + ".err")};
     std::filesystem::remove(base_ + ".out");
