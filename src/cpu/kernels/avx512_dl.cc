@@ -76,12 +76,23 @@ struct RowLayout {
   size_t tail_bytes;
 };
 
+/// Asks for the kBytes that lie a fixed distance behind `at`. The processor's own prefetching does not keep
+/// up: blocks take so long to decode that it has few requests under way at once.
+constexpr size_t kPrefetchDistance = 4096;
+template <size_t kBytes>
+HWY_INLINE void prefetch(const void* at) {
+  for (size_t i = 0; i < kBytes; i += 64) {
+    _mm_prefetch(static_cast<const char*>(at) + kPrefetchDistance + i, _MM_HINT_T0);
+  }
+}
+
 /// Calls use(decoded, first block, blocks) for all of a row.
 template <typename Decoder, typename Use>
 HWY_INLINE void for_blocks(const RowLayout<Decoder>& layout, const std::byte* row, Use use) {
   const Decoder decode;
   Decoded decoded[Decoder::kBlocks];
   for (int step = 0; step < layout.full_steps; ++step, row += layout.kBytes) {
+    prefetch<RowLayout<Decoder>::kBytes>(row);
     decode(row, decoded);
     use(decoded, step * Decoder::kBlocks, Decoder::kBlocks);
   }
@@ -131,6 +142,7 @@ HWY_INLINE void for_iq1_blocks(const std::byte* row, ptrdiff_t blocks, Use use) 
         Decoded decoded;
         Decoder::finish(block[(c - 2) * kChunk + b], using_now.entries[b], using_now.d[b], &decoded);
         use(decoded);
+        prefetch<sizeof *block>(block + (c - 2) * kChunk + b);
       }
     }
   }
@@ -139,55 +151,46 @@ HWY_INLINE void for_iq1_blocks(const std::byte* row, ptrdiff_t blocks, Use use) 
 template <typename Decoder>
 constexpr bool kIsIq1 = std::is_same_v<Decoder, DecodeIQ1_M> || std::is_same_v<Decoder, DecodeIQ1_S>;
 
+/// Up to kTokens tokens at once, each block used from the registers that it was decoded to. (Where there are
+/// fewer, the last one is computed again and not stored.)
 template <typename Decoder, int kTokens>
-void multiply_few_iq1(const model::Matrix& w, int first, int last, const Activations& x, int t_first,
-                      float* y, size_t y_stride) {
-  const int blocks = Access::blocks_in_row(w.cols);
-  const ActivationBlock* const activations = Access::blocks(x, t_first);
-  float* out = y + first;
+void multiply_few(const model::Matrix& w, int first, int last, const Activations& x, int t_first, int tokens,
+                  float* y, size_t y_stride) {
+  const RowLayout<Decoder> layout(w.cols);
+  const ActivationBlock* activations[kTokens];
   F sums[kTokens];
-  for (F& sum : sums) sum = _mm512_setzero_ps();
-  int at = 0;
-  for_iq1_blocks<Decoder>(w.row(first), static_cast<ptrdiff_t>(last - first) * blocks,
-                          [&](const Decoded& decoded) {
-                            for (int t = 0; t < kTokens; ++t) {
-                              sums[t] = add_block<Decoder>(decoded.w, decoded.scale, decoded.min,
-                                                           activations[t * blocks + at], sums[t]);
-                            }
-                            if (++at < blocks) return;
-                            for (int t = 0; t < kTokens; ++t) {
-                              out[static_cast<size_t>(t) * y_stride] = fold(sums[t]);
-                              sums[t] = _mm512_setzero_ps();
-                            }
-                            ++out;
-                            at = 0;
-                          });
-}
-
-/// kTokens tokens at once, each block used from the registers that it was decoded to.
-template <typename Decoder, int kTokens>
-void multiply_few(const model::Matrix& w, int first, int last, const Activations& x, int t_first, float* y,
-                  size_t y_stride) {
+  for (int t = 0; t < kTokens; ++t) {
+    activations[t] = Access::blocks(x, t_first + std::min(t, tokens - 1));
+    sums[t] = _mm512_setzero_ps();
+  }
+  const auto add = [&](const Decoded& block, int at) {
+    for (int t = 0; t < kTokens; ++t) {
+      sums[t] = add_block<Decoder>(block.w, block.scale, block.min, activations[t][at], sums[t]);
+    }
+  };
+  const auto finish_row = [&](int r) {
+    for (int t = 0; t < kTokens; ++t) {
+      if (t < tokens) y[static_cast<size_t>(t) * y_stride + static_cast<size_t>(r)] = fold(sums[t]);
+      sums[t] = _mm512_setzero_ps();
+    }
+  };
   if constexpr (kIsIq1<Decoder>) {
-    return multiply_few_iq1<Decoder, kTokens>(w, first, last, x, t_first, y, y_stride);
+    int r = first, at = 0;
+    for_iq1_blocks<Decoder>(w.row(first), static_cast<ptrdiff_t>(last - first) * layout.blocks,
+                            [&](const Decoded& block) {
+                              add(block, at);
+                              if (++at < layout.blocks) return;
+                              finish_row(r++);
+                              at = 0;
+                            });
   } else {
-    const RowLayout<Decoder> layout(w.cols);
-    const ActivationBlock* const activations = Access::blocks(x, t_first);
     const size_t row_bytes = w.row_bytes();
     const std::byte* row = w.row(first);
     for (int r = first; r < last; ++r, row += row_bytes) {
-      F sums[kTokens];
-      for (F& sum : sums) sum = _mm512_setzero_ps();
       for_blocks<Decoder>(layout, row, [&](const Decoded* decoded, int at, int blocks) {
-        for (int b = 0; b < blocks; ++b) {
-          for (int t = 0; t < kTokens; ++t) {
-            sums[t] = add_block<Decoder>(decoded[b].w, decoded[b].scale, decoded[b].min,
-                                         activations[t * layout.blocks + at + b], sums[t]);
-          }
-        }
+        for (int b = 0; b < blocks; ++b) add(decoded[b], at + b);
       });
-      for (int t = 0; t < kTokens; ++t)
-        y[static_cast<size_t>(t) * y_stride + static_cast<size_t>(r)] = fold(sums[t]);
+      finish_row(r);
     }
   }
 }
@@ -289,11 +292,13 @@ void multiply_many(const model::Matrix& w, int first, int last, const Activation
           multiply_tile<Decoder, 2, kTileTokens>(tile, blocks, from, out, y_stride);
           continue;
         }
-        for (int i = 0; i < std::min(2, rows - r); ++i) {
-          for (int k = 0; k < tokens; ++k) {
-            multiply_tile<Decoder, 1, 1>(tile + static_cast<ptrdiff_t>(i) * blocks, blocks,
-                                         from + static_cast<ptrdiff_t>(k) * blocks,
-                                         out + static_cast<size_t>(k) * y_stride + i, y_stride);
+        for (int k = 0; k < tokens; ++k) {
+          const ActivationBlock* const one = from + static_cast<ptrdiff_t>(k) * blocks;
+          float* const to = out + static_cast<size_t>(k) * y_stride;
+          if (rows - r >= 2) {
+            multiply_tile<Decoder, 2, 1>(tile, blocks, one, to, y_stride);
+          } else {
+            multiply_tile<Decoder, 1, 1>(tile, blocks, one, to, y_stride);
           }
         }
       }
@@ -304,18 +309,11 @@ void multiply_many(const model::Matrix& w, int first, int last, const Activation
 template <typename Decoder>
 void multiply_with(const model::Matrix& w, int first, int last, const Activations& x, int t_first, int t_last,
                    float* y, size_t y_stride) {
-  switch (t_last - t_first) {
-    case 1:
-      return multiply_few<Decoder, 1>(w, first, last, x, t_first, y, y_stride);
-    case 2:
-      return multiply_few<Decoder, 2>(w, first, last, x, t_first, y, y_stride);
-    case 3:
-      return multiply_few<Decoder, 3>(w, first, last, x, t_first, y, y_stride);
-    case 4:
-      return multiply_few<Decoder, 4>(w, first, last, x, t_first, y, y_stride);
-    default:
-      return multiply_many<Decoder>(w, first, last, x, t_first, t_last, y, y_stride);
-  }
+  const int tokens = t_last - t_first;
+  if (tokens == 1) return multiply_few<Decoder, 1>(w, first, last, x, t_first, 1, y, y_stride);
+  if (tokens == 2) return multiply_few<Decoder, 2>(w, first, last, x, t_first, 2, y, y_stride);
+  if (tokens <= 4) return multiply_few<Decoder, 4>(w, first, last, x, t_first, tokens, y, y_stride);
+  multiply_many<Decoder>(w, first, last, x, t_first, t_last, y, y_stride);
 }
 
 using Multiply = void (*)(const model::Matrix&, int, int, const Activations&, int, int, float*, size_t);

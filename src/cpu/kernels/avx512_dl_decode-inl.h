@@ -445,7 +445,7 @@ constexpr int iq1_place(int e) {
 }
 
 HWY_INLINE void load_iq1_entry(uint16_t index, uint64_t* place) {
-  uint64_t entry = kIq1Entries[index];
+  uint64_t entry = kIq1Grid[index];
   // Through a general register: compilers would assemble vectors first, on the ports that are short.
   asm("" : "+r"(entry));
   *place = entry;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/kernels/grids.h"
 #include "quant/codebooks.h"
 
 /// Constants of the AVX-512 decoders, one 512-bit register each. A decoder puts a block's weights as bytes
@@ -188,7 +189,6 @@ alignas(64) inline constexpr auto kPick3 = make_four<uint8_t>([](int j, int byte
   const int h = byte / 4 % 2, i = byte % 4;
   return 32 * h + 16 * (i / 2) + 8 * (j % 2) + 3 * (i % 2);
 });
-inline constexpr int kIq2Offset = 64, kIq3Offset = 64;
 /// Code in the low bits, sign above it, anything above that.
 alignas(64) inline constexpr auto kIq2Values = make<uint8_t>([](int i) {
   const int level = quant::kIq2Levels[i & 3];
@@ -218,19 +218,5 @@ alignas(64) inline constexpr auto kIq2SHigh = make<uint8_t>([](int byte) {
   const int g = 2 * (byte / 16) + byte % 8 / 4;
   return 8 * g + 2 * (byte % 4);
 });
-
-inline constexpr int kIq1Offset = 16;
-/// IQ1: the 8 values of each entry as bytes 8 g + 1 + offset, to be lessened by 2 where the shift is
-/// negative.
-alignas(64) inline constexpr auto kIq1Entries = [] {
-  std::array<uint64_t, 2048> out{};
-  for (size_t e = 0; e < 2048; ++e) {
-    for (int i = 0; i < 8; ++i) {
-      const int value = 8 * (((quant::kIq1Codes[e] >> (2 * i)) & 3) - 1) + 1 + kIq1Offset;
-      out[e] |= static_cast<uint64_t>(value) << (8 * i);
-    }
-  }
-  return out;
-}();
 
 }  // namespace redlite::cpu::dl

@@ -55,6 +55,12 @@ struct ActivationsAccess {
   }
 };
 
+/// Kernels::multiply for quantised weights, with AVX2.
+namespace avx2 {
+void multiply(const model::Matrix& w, int first, int last, const Activations& x, int t_first, int t_last,
+              float* y, size_t y_stride);
+}
+
 /// The tables of the instruction sets that this build has; null where it does not or the processor lacks it.
 const Kernels& scalar_kernels();
 const Kernels* avx2_kernels();

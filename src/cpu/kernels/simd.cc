@@ -195,6 +195,8 @@ void router(const model::Matrix& w, int first, int last, const float* x, size_t 
   }
 }
 
+#if HWY_TARGET == HWY_NEON
+
 // ---- products with quantised weights: blocks unpacked by the plain code, multiplied in vectors ----
 
 using DB = hn::Repartition<int8_t, D>;
@@ -202,19 +204,9 @@ using VB = hn::Vec<DB>;
 
 /// sum + the products of four neighbouring bytes, |b| <= 127
 HWY_INLINE VI add_dot4(VI sum, VB a, VB b) {
-#if HWY_TARGET == HWY_AVX2
-  const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(a.raw), _mm256_sign_epi8(b.raw, a.raw));
-  return hn::Add(sum, VI{_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))});
-#elif HWY_TARGET == HWY_AVX3
-  const __m512i signed_b =
-      _mm512_mask_sub_epi8(b.raw, _mm512_movepi8_mask(a.raw), _mm512_setzero_si512(), b.raw);
-  const __m512i pairs = _mm512_maddubs_epi16(_mm512_abs_epi8(a.raw), signed_b);
-  return hn::Add(sum, VI{_mm512_madd_epi16(pairs, _mm512_set1_epi16(1))});
-#else
   const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(a.raw), vget_low_s8(b.raw)));
   const int32x4_t high = vpaddlq_s16(vmull_s8(vget_high_s8(a.raw), vget_high_s8(b.raw)));
   return hn::Add(sum, VI{vpaddq_s32(low, high)});
-#endif
 }
 
 template <bool kMins>
@@ -255,6 +247,8 @@ void multiply_blocks(const model::Matrix& w, int first, int last, const Activati
   }
 }
 
+#endif
+
 void multiply(const model::Matrix& w, int first, int last, const Activations& x, int t_first, int t_last,
               float* y, size_t y_stride) {
   if (first >= last || t_first >= t_last) return;
@@ -262,9 +256,13 @@ void multiply(const model::Matrix& w, int first, int last, const Activations& x,
     return router(w, first, last, Access::values(x, t_first), Access::padded(x.cols()), t_last - t_first, y,
                   y_stride);
   }
+#if HWY_TARGET == HWY_NEON
   quant::with_block(w.type, [&]<typename Block>() {
     multiply_blocks<Block>(w, first, last, x, t_first, t_last, y, y_stride);
   });
+#else
+  avx2::multiply(w, first, last, x, t_first, t_last, y, y_stride);
+#endif
 }
 
 // ---- activations ----
