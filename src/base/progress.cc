@@ -21,22 +21,27 @@ std::string duration(double seconds) {
 
 }  // namespace
 
-std::string progress_line(const std::string& label, uint64_t done, uint64_t total, double seconds) {
+std::string progress_line(const std::string& label, double done, double total, double seconds,
+                          ProgressUnit unit) {
   constexpr int kWidth = 24;
-  const double fraction =
-      total == 0 ? 1 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
-  const double rate = static_cast<double>(done) / std::max(seconds, 1e-9);
+  const double fraction = total <= 0 ? 1 : std::min(1.0, done / total);
+  const double rate = done / std::max(seconds, 1e-9);
+  const std::string speed = unit == ProgressUnit::Bytes ? fmt::format("{:6.1f} MB/s", rate / 1e6)
+                                                        : fmt::format("{:6.1f} tok/s", rate);
   const int filled = static_cast<int>(fraction * kWidth);
   const std::string left =
-      done == 0 ? "" : ", " + duration((1 - fraction) / std::max(fraction, 1e-12) * seconds) + " left";
-  return fmt::format("{} [{:#<{}}{:.<{}}] {:3.0f} % {:6.1f} MB/s{}", label, "", filled, "", kWidth - filled,
-                     std::floor(fraction * 100), rate / 1e6, left);
+      done <= 0 ? "" : ", " + duration((1 - fraction) / std::max(fraction, 1e-12) * seconds) + " left";
+  return fmt::format("{} [{:#<{}}{:.<{}}] {:3.0f} % {}{}", label, "", filled, "", kWidth - filled,
+                     std::floor(fraction * 100), speed, left);
 }
 
 }  // namespace detail
 
-Progress::Progress(std::string label, uint64_t total_bytes)
-    : label_(std::move(label)), total_(total_bytes), terminal_(::isatty(STDERR_FILENO) == 1) {}
+Progress::Progress(std::string label, uint64_t total, ProgressUnit unit)
+    : label_(std::move(label)),
+      total_(static_cast<double>(total)),
+      unit_(unit),
+      terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 Progress::~Progress() {
   if (!drawn_) return;
@@ -44,15 +49,15 @@ Progress::~Progress() {
   std::fflush(stderr);
 }
 
-void Progress::advance(uint64_t bytes) {
-  done_ += bytes;
+void Progress::reach(double done) {
+  done_ = done;
   if (!terminal_) return;
   const Clock::time_point now = Clock::now();
   if (now < next_draw_) return;
   next_draw_ = now + std::chrono::milliseconds(100);
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  fmt::print(stderr, "\r{}\x1b[K", detail::progress_line(label_, done_, total_, seconds));
+  fmt::print(stderr, "\r{}\x1b[K", detail::progress_line(label_, done_, total_, seconds, unit_));
   std::fflush(stderr);
 }
 

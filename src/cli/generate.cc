@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/progress.h"
 #include "chat/chat.h"
 #include "cli/commands.h"
 #include "cli/open_runner.h"
@@ -77,8 +78,16 @@ void generate(const GenerateCommand& c) {
   end_on_interrupt();
 
   if (!c.chat && c.tokens.empty() && ::isatty(STDOUT_FILENO)) print_text(c.prompt);
-  const engine::GenerateResult result =
-      engine::generate(*open.runner, tokenizer, prompt, options, print_text);
+  // The bar shows while a long prompt is read and is gone when the first word comes.
+  auto bar = std::make_unique<Progress>("reading", prompt.size(), ProgressUnit::Tokens);
+  open.runner->set_progress([&](double done) {
+    if (bar) bar->reach(done);
+  });
+  const auto sink = [&](std::string_view text) {
+    bar.reset();
+    print_text(text);
+  };
+  const engine::GenerateResult result = engine::generate(*open.runner, tokenizer, prompt, options, sink);
   print_text("\n");
   if (c.print_ids) print_text(nlohmann::json(result.tokens).dump() + "\n");
   if (c.statistics) fmt::print(stderr, "\n{}", statistics_table(open, result));

@@ -67,6 +67,7 @@ void CpuRunner::Impl::forward_chunk(std::span<const Token> tokens, int n_logits,
     for_tokens(n, [&](int t) { mixers.add_scaled(y + t * n_embd, 1, c.n_embd, x + t * n_embd); });
     show(Stage::LayerOutput, layer, position, c.n_embd, n, x);
     lap(times.experts);
+    if (progress) progress(layer + 1);
   }
 
   // logits[n_logits][n_vocab] of the last tokens
@@ -240,6 +241,13 @@ std::span<const float> CpuRunner::forward(std::span<const Token> tokens, model::
     const std::span<const Token> chunk =
         tokens.subspan(first, std::min<size_t>(impl.scratch.batch, n - first));
     const bool last = first + chunk.size() == n;
+    if (progress_ && n > 1) {
+      impl.progress = [this, first, size = chunk.size(), n_layers = impl.config.n_layers](int layers_done) {
+        progress_(static_cast<double>(first) + static_cast<double>(size) * layers_done / n_layers);
+      };
+    } else {
+      impl.progress = nullptr;
+    }
     if (which == model::LogitsFor::All) {
       impl.forward_chunk(chunk, static_cast<int>(chunk.size()), impl.logits.data() + first * n_vocab);
     } else {

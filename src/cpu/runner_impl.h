@@ -134,6 +134,7 @@ struct CpuRunner::Impl {
 
   int position = 0;
   const model::Tap* tap = nullptr;
+  std::function<void(int layers_done)> progress;  ///< of the chunk; may be empty
   std::vector<float> logits;
   std::vector<Product> products;  ///< of the region being put together
   std::vector<Cut> cuts;          ///< of the region's products

@@ -33,6 +33,9 @@ std::string_view stage_name(Stage stage);
 using Tap =
     std::function<void(Stage stage, int layer, int first_position, int width, std::span<const float> values)>;
 
+/// Told how many of the tokens of a forward() over several are done, in fractions of a token, layer by layer.
+using ProgressHook = std::function<void(double tokens_done)>;
+
 /// A model with the state of one sequence. Not thread-safe.
 class Runner {
  public:
@@ -48,9 +51,11 @@ class Runner {
   virtual void reset() = 0;          ///< back to the empty sequence
 
   void set_tap(Tap tap) { tap_ = std::move(tap); }
+  void set_progress(ProgressHook hook) { progress_ = std::move(hook); }
 
  protected:
   Tap tap_;
+  ProgressHook progress_;
 };
 
 }  // namespace redlite::model

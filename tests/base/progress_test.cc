@@ -14,6 +14,11 @@ TEST(Progress, LineTellsShareRateAndTimeLeft) {
             "x [########################] 100 %    0.5 MB/s, 0 s left");
 }
 
+TEST(Progress, CountsTokensToo) {
+  EXPECT_EQ(progress_line("reading", 50, 200, 2, ProgressUnit::Tokens),
+            "reading [######..................]  25 %   25.0 tok/s, 6 s left");
+}
+
 TEST(Progress, SurvivesNothingToDoAndMoreThanAnnounced) {
   EXPECT_EQ(progress_line("x", 0, 0, 0), "x [########################] 100 %    0.0 MB/s");
   EXPECT_EQ(progress_line("x", 5, 2, 1), "x [########################] 100 %    0.0 MB/s, 0 s left");
