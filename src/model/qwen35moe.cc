@@ -17,7 +17,7 @@ void check_rope_sections(const Keys& keys, int rope_dims) {
   constexpr std::string_view kKey = "rope.dimension_sections";
   const auto sections = keys.find_integers(kKey);
   if (!sections) keys.reject(kKey, "is missing");
-  if (sections->size() < 3 || sections->size() > 4) keys.reject(kKey, "has to hold 4 numbers");
+  if (sections->size() != 4) keys.reject(kKey, "has to hold 4 numbers");
   for (const uint64_t n : *sections)
     if (n > static_cast<uint64_t>(rope_dims)) keys.reject(kKey, fmt::format("{} is too large", n));
   const uint64_t total = std::accumulate(sections->begin(), sections->end(), uint64_t{0});
