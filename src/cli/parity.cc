@@ -28,21 +28,20 @@ double finite(double value) {
   return std::isfinite(value) ? value : 1e300;
 }
 
+nlohmann::json to_json(const reference::ErrorMeasure& m) {
+  return {
+      {"absolute", finite(m.absolute)},    {"worst", finite(m.worst)},     {"position", m.position},
+      {"overall", finite(m.overall)},      {"worst_bound", m.worst_bound}, {"overall_bound", m.overall_bound},
+      {"within_bounds", m.within_bounds()}};
+}
+
 nlohmann::json to_json(const reference::ParityReport& report) {
   nlohmann::json stages = nlohmann::json::array();
   for (const reference::StageError& s : report.stages)
     stages.push_back({{"stage", model::stage_name(s.stage)},
                       {"layer", s.layer},
-                      {"local",
-                       {{"absolute", finite(s.local_absolute)},
-                        {"relative", finite(s.local_relative)},
-                        {"position", s.local_position},
-                        {"bound", s.local_bound}}},
-                      {"drift",
-                       {{"absolute", finite(s.drift_absolute)},
-                        {"relative", finite(s.drift_relative)},
-                        {"position", s.drift_position},
-                        {"bound", s.drift_bound}}}});
+                      {"local", to_json(s.local)},
+                      {"drift", to_json(s.drift)}});
   nlohmann::json differences = nlohmann::json::array();
   for (const reference::SelectionDifference& d : report.differences)
     differences.push_back({{"layer", d.layer},
@@ -66,21 +65,26 @@ nlohmann::json to_json(const reference::ParityReport& report) {
           {"failures", report.failures}};
 }
 
+/// "absolute worst overall position", with a ! behind what is out of bounds.
+std::string columns(const reference::ErrorMeasure& m) {
+  return fmt::format("{:>9.2e} {:>9.2e} {:>9.2e} {:>5}{}", m.absolute, m.worst, m.overall, m.position,
+                     m.within_bounds() ? ' ' : '!');
+}
+
 void print_table(const reference::ParityReport& report) {
-  fmt::print("{:>5} {:<15} | {:>9} {:>9} {:>8} {:>5} | {:>9} {:>9} {:>8} {:>5}\n", "layer", "stage",
-             "local abs", "rel", "bound", "pos", "drift abs", "rel", "bound", "pos");
+  const std::string measures = fmt::format("{:>9} {:>9} {:>9} {:>5} ", "absolute", "worst", "overall", "at");
+  fmt::print("{:21} | {:^36}| {:^36}\n", "", "local error", "drift");
+  fmt::print("{:>5} {:<15} | {}| {}\n", "layer", "stage", measures, measures);
   for (const reference::StageError& s : report.stages)
-    fmt::print("{:>5} {:<15} | {:>9.2e} {:>9.2e} {:>8.2g} {:>5} | {:>9.2e} {:>9.2e} {:>8.2g} {:>5}\n",
-               s.layer < 0 ? std::string("-") : std::to_string(s.layer), model::stage_name(s.stage),
-               s.local_absolute, s.local_relative, s.local_bound, s.local_position, s.drift_absolute,
-               s.drift_relative, s.drift_bound, s.drift_position);
+    fmt::print("{:>5} {:<15} | {}| {}\n", s.layer < 0 ? std::string("-") : std::to_string(s.layer),
+               model::stage_name(s.stage), columns(s.local), columns(s.drift));
   fmt::print("\n");
   for (const reference::SelectionDifference& d : report.differences)
     fmt::print("layer {} position {} rank {}: expert {} against {}, margin {:.3g}, perturbation {:.3g}: {}\n",
                d.layer, d.position, d.rank, d.expert_a, d.expert_b, d.margin, d.perturbation,
                d.near_tie ? "a near-tie" : "NOT a near-tie");
-  fmt::print("selections: {} differ in near-ties or else, {} more as a consequence\n",
-             report.differences.size(), report.consequences);
+  fmt::print("selections: {} differ by themselves, {} more behind those\n", report.differences.size(),
+             report.consequences);
   fmt::print("logits: KL mean {:.3g}, median {:.3g}, max {:.3g}; the same best token after {} of {}\n",
              report.mean_kl, report.median_kl, report.max_kl, report.top1_equal, report.n_tokens);
   for (const std::string& failure : report.failures) fmt::print("FAILED: {}\n", failure);
@@ -97,7 +101,9 @@ void parity(const ParityCommand& c) {
   const int needed = static_cast<int>(tokens.size());
   const OpenRunner a = open(model, c.runner, c.a, needed);
   const OpenRunner b = open(model, c.runner, c.b, needed);
-  const reference::ParityReport report = reference::compare(model, *a.runner, *b.runner, tokens);
+  reference::ParityOptions options;
+  options.half_precision_kv = c.runner.kv == "f16";
+  const reference::ParityReport report = reference::compare(model, *a.runner, *b.runner, tokens, options);
   if (c.json)
     fmt::print("{}\n", to_json(report).dump(1));
   else

@@ -19,41 +19,94 @@ namespace {
 // Tokens run and compared at once: bounds the memory for their intermediate values.
 constexpr size_t kChunk = 64;
 
-// docs/parity.md says where each of these comes from.
-constexpr double kMarginCap = 0.25;
-constexpr double kMedianKlBound = 2e-3;
-constexpr double kMeanKlBound = 1e-2;
-
-struct Bounds {
-  double local, drift;
+// The coarsest rounding in what a stage computes, or a whole model.
+enum class Rounding : uint8_t {
+  Single,  ///< F32 and, in weights only, F16 and BF16
+  Half,    ///< keys and values are kept in F16
+  Eighth,  ///< quantised weights: their products take activations of 8 bits
 };
 
-Bounds bounds(Stage stage) {
+Rounding rounding(std::initializer_list<quant::Type> types) {
+  for (const quant::Type type : types)
+    if (quant::info(type).block_values > 1) return Rounding::Eighth;
+  return Rounding::Single;
+}
+
+Rounding rounding_of(const model::Model& model, Stage stage, int layer, const ParityOptions& options) {
+  const model::Weights& w = model.weights();
+  if (stage == Stage::Logits) return rounding({w.output.type});
+  if (stage != Stage::MixerOutput && stage != Stage::FfnOutput) return Rounding::Single;
+  const size_t l = static_cast<size_t>(layer);
+  if (stage == Stage::FfnOutput) {
+    const model::FfnWeights& f = w.layers[l].ffn;  // absent matrices are F32
+    const model::ExpertLayer& e = model.experts()[l];
+    return rounding({e.gate.type, e.up.type, e.down.type, f.shared_gate.type, f.shared_up.type,
+                     f.shared_down.type, f.shared_gate_inp.type});
+  }
+  if (model.config().layers[l] == model::LayerKind::Attention) {
+    const model::AttentionWeights& a = w.layers[l].attention;
+    const Rounding products = rounding({a.q.type, a.k.type, a.v.type, a.output.type});
+    return std::max(products, options.half_precision_kv ? Rounding::Half : Rounding::Single);
+  }
+  const model::DeltaNetWeights& d = w.layers[l].delta;
+  return rounding({d.qkv.type, d.z.type, d.qkvz.type, d.ba.type, d.beta.type, d.alpha.type, d.output.type});
+}
+
+Rounding rounding_of(const model::Model& model, const ParityOptions& options) {
+  Rounding coarsest = rounding_of(model, Stage::Logits, -1, options);
+  for (int l = 0; l < model.config().n_layers; ++l)
+    for (const Stage stage : {Stage::MixerOutput, Stage::FfnOutput})
+      coarsest = std::max(coarsest, rounding_of(model, stage, l, options));
+  return coarsest;
+}
+
+// docs/parity.md says where each bound comes from.
+struct Bound {
+  double worst, overall;
+};
+
+Bound local_bound(Stage stage, Rounding rounding) {
   switch (stage) {
     case Stage::Embedding:
-      return {0, 0};
-    case Stage::MixerInput:
-      return {1e-5, 0.15};
-    case Stage::MixerOutput:
-      return {0.03, 0.15};
-    case Stage::FfnInput:
-      return {1e-5, 0.15};
     case Stage::RouterLogits:
-      return {0, 0.15};
     case Stage::ExpertIds:
-      return {0, 0};
     case Stage::ExpertWeights:
-      return {0, 0.15};
-    case Stage::FfnOutput:
-      return {0.03, 0.15};
+      return {0, 0};
     case Stage::LayerOutput:
-      return {1e-5, 0.15};
+      return {1e-6, 1e-6};
+    case Stage::MixerInput:
+    case Stage::FfnInput:
     case Stage::FinalNorm:
-      return {1e-5, 0.15};
+      return {1e-5, 1e-5};
+    case Stage::MixerOutput:
+      return rounding == Rounding::Eighth ? Bound{0.25, 0.03}
+             : rounding == Rounding::Half ? Bound{5e-3, 2e-3}
+                                          : Bound{1e-4, 1e-5};
+    case Stage::FfnOutput:
+      return rounding == Rounding::Eighth ? Bound{0.04, 0.02} : Bound{1e-5, 1e-5};
     case Stage::Logits:
-      return {0.03, 0.15};
+      return rounding == Rounding::Eighth ? Bound{0.02, 0.01} : Bound{1e-5, 1e-5};
   }
   return {0, 0};
+}
+
+struct ModelBounds {
+  Bound drift;
+  double margin;  ///< of a near-tie
+  double median_kl;
+  double mean_kl;
+};
+
+ModelBounds model_bounds(Rounding rounding) {
+  switch (rounding) {
+    case Rounding::Single:
+      return {{1e-2, 1e-3}, 1e-3, 1e-9, 1e-2};
+    case Rounding::Half:
+      return {{5e-2, 5e-3}, 1e-2, 1e-6, 1e-2};
+    case Rounding::Eighth:
+      return {{0.6, 0.12}, 0.15, 5e-3, 3e-2};
+  }
+  return {};
 }
 
 // What one runner tapped for some tokens.
@@ -80,26 +133,48 @@ class Recording {
   std::map<std::tuple<Stage, int, int>, std::vector<float>> values_;
 };
 
-struct Distance {
-  double absolute = 0, relative = 0;
-};
-
-// NaN and missing values give infinity.
-template <typename A>
-Distance distance_of(std::span<const A> a, std::span<const float> b) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (a.size() != b.size() || a.empty()) return {kInfinity, kInfinity};
-  double worst = 0, difference = 0, size = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double d = static_cast<double>(b[i]) - static_cast<double>(a[i]);
-    if (!std::isfinite(d)) return {kInfinity, kInfinity};
-    worst = std::max(worst, std::abs(d));
-    difference += d * d;
-    size += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+// Adds up how far apart the values of tokens are.
+class Measuring {
+ public:
+  template <typename A>
+  void add(std::span<const A> a, std::span<const float> b, int position) {
+    double absolute = 0, difference = 0, size = 0;
+    bool comparable = a.size() == b.size() && !a.empty();
+    for (size_t i = 0; comparable && i < a.size(); ++i) {
+      const double d = static_cast<double>(b[i]) - static_cast<double>(a[i]);
+      comparable = std::isfinite(d);
+      absolute = std::max(absolute, std::abs(d));
+      difference += d * d;
+      size += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+    }
+    if (!comparable) absolute = difference = std::numeric_limits<double>::infinity();
+    difference_ += difference;
+    size_ += size;
+    result_.absolute = std::max(result_.absolute, absolute);
+    const double relative = ratio(difference, size);
+    if (relative <= result_.worst) return;
+    result_.worst = relative;
+    result_.position = position;
   }
-  if (difference == 0) return {};
-  return {worst, size > 0 ? std::sqrt(difference / size) : kInfinity};
-}
+
+  ErrorMeasure result(Bound bound) const {
+    ErrorMeasure out = result_;
+    out.overall = ratio(difference_, size_);
+    out.worst_bound = bound.worst;
+    out.overall_bound = bound.overall;
+    return out;
+  }
+
+ private:
+  // Of two vectors from the squares of their lengths.
+  static double ratio(double difference, double size) {
+    if (difference == 0) return 0;
+    return size > 0 ? std::sqrt(difference / size) : std::numeric_limits<double>::infinity();
+  }
+
+  ErrorMeasure result_;
+  double difference_ = 0, size_ = 0;
+};
 
 // KL(a || b) of the softmaxes, in nats.
 double divergence(std::span<const float> a, std::span<const float> b) {
@@ -121,9 +196,10 @@ double divergence(std::span<const float> a, std::span<const float> b) {
 // The comparison under way: the report, and what the tokens so far leave for the next.
 class Comparison {
  public:
-  explicit Comparison(const model::Config& config) : config_(config) {
+  Comparison(const model::Model& model, const ParityOptions& options)
+      : model_(model), options_(options), bounds_(model_bounds(rounding_of(model, options))) {
     add(Stage::Embedding, -1);
-    for (int l = 0; l < config.n_layers; ++l)
+    for (int l = 0; l < model.config().n_layers; ++l)
       for (const Stage stage : {Stage::MixerInput, Stage::MixerOutput, Stage::FfnInput, Stage::RouterLogits,
                                 Stage::ExpertIds, Stage::ExpertWeights, Stage::FfnOutput, Stage::LayerOutput})
         add(stage, l);
@@ -131,26 +207,18 @@ class Comparison {
     add(Stage::Logits, -1);
   }
 
-  void local(Stage stage, int layer, int position, Distance distance) {
-    StageError& entry = stage_error(stage, layer);
-    entry.local_absolute = std::max(entry.local_absolute, distance.absolute);
-    if (distance.relative <= entry.local_relative) return;
-    entry.local_relative = distance.relative;
-    entry.local_position = position;
+  template <typename A>
+  void local(Stage stage, int layer, int position, std::span<const A> right, std::span<const float> other) {
+    entry(stage, layer).local.add(right, other, position);
   }
 
   void drift(const Recording& a, const Recording& b, int position) {
     const auto compare = [&](Stage stage, int layer) {
-      const Distance distance = distance_of(a.at(stage, layer, position), b.at(stage, layer, position));
-      StageError& entry = stage_error(stage, layer);
-      entry.drift_absolute = std::max(entry.drift_absolute, distance.absolute);
-      if (distance.relative <= entry.drift_relative) return;
-      entry.drift_relative = distance.relative;
-      entry.drift_position = position;
+      entry(stage, layer).drift.add(a.at(stage, layer, position), b.at(stage, layer, position), position);
     };
     compare(Stage::Embedding, -1);
     bool same_experts = true;
-    for (int l = 0; l < config_.n_layers; ++l) {
+    for (int l = 0; l < model_.config().n_layers; ++l) {
       if (l > last_equal_layer_) {
         same_experts = false;
         count_consequences(a, b, l, position);
@@ -185,13 +253,17 @@ class Comparison {
   }
 
  private:
+  struct Entry {
+    Stage stage;
+    int layer;
+    Measuring local, drift;
+  };
+
   void add(Stage stage, int layer) {
-    index_[{stage, layer}] = report_.stages.size();
-    StageError& entry = report_.stages.emplace_back(StageError{.stage = stage, .layer = layer});
-    entry.local_bound = bounds(stage).local;
-    entry.drift_bound = bounds(stage).drift;
+    index_[{stage, layer}] = entries_.size();
+    entries_.push_back({stage, layer, {}, {}});
   }
-  StageError& stage_error(Stage stage, int layer) { return report_.stages[index_.at({stage, layer})]; }
+  Entry& entry(Stage stage, int layer) { return entries_[index_.at({stage, layer})]; }
 
   void count_consequences(const Recording& a, const Recording& b, int layer, int position) {
     const std::span<const float> ids_a = a.at(Stage::ExpertIds, layer, position);
@@ -219,7 +291,7 @@ class Comparison {
       d.margin = std::abs(logit(logits_a, ea) - logit(logits_a, eb));
       d.perturbation = std::max(std::abs(logit(logits_a, ea) - logit(logits_b, ea)),
                                 std::abs(logit(logits_a, eb) - logit(logits_b, eb)));
-      d.near_tie = d.margin <= 2 * d.perturbation && d.margin <= kMarginCap;
+      d.near_tie = d.margin <= 2 * d.perturbation && d.margin <= bounds_.margin;
       report_.differences.push_back(d);
     }
     return std::ranges::equal(ids_a, ids_b);
@@ -238,31 +310,43 @@ class Comparison {
 
   void judge() {
     std::vector<std::string>& failures = report_.failures;
-    for (const StageError& s : report_.stages) {
+    for (const Entry& e : entries_) {
+      StageError& s = report_.stages.emplace_back();
+      s.stage = e.stage;
+      s.layer = e.layer;
+      s.local = e.local.result(local_bound(e.stage, rounding_of(model_, e.stage, e.layer, options_)));
+      s.drift = e.drift.result(e.stage == Stage::Embedding || e.stage == Stage::ExpertIds ? Bound{0, 0}
+                                                                                          : bounds_.drift);
       const std::string where = s.layer < 0 ? std::string(model::stage_name(s.stage))
                                             : fmt::format("layer {} {}", s.layer, model::stage_name(s.stage));
-      if (!(s.local_relative <= s.local_bound))
-        failures.push_back(fmt::format("{}: local relative error {:.3g} at position {}, bound {:.3g}", where,
-                                       s.local_relative, s.local_position, s.local_bound));
-      if (!(s.drift_relative <= s.drift_bound))
-        failures.push_back(fmt::format("{}: drift {:.3g} at position {}, bound {:.3g}", where,
-                                       s.drift_relative, s.drift_position, s.drift_bound));
+      const auto check = [&](std::string_view kind, const ErrorMeasure& m) {
+        if (m.within_bounds()) return;
+        failures.push_back(
+            fmt::format("{}: {} error {:.3g} at position {} (bound {:.3g}), {:.3g} overall (bound {:.3g})",
+                        where, kind, m.worst, m.position, m.worst_bound, m.overall, m.overall_bound));
+      };
+      check("local", s.local);
+      check("drift", s.drift);
     }
     for (const SelectionDifference& d : report_.differences)
       if (!d.near_tie)
         failures.push_back(fmt::format(
-            "layer {} position {} rank {}: expert {} against {}, which is no near-tie: margin {:.3g}, "
-            "perturbation {:.3g}, cap {}",
-            d.layer, d.position, d.rank, d.expert_a, d.expert_b, d.margin, d.perturbation, kMarginCap));
-    if (!(report_.median_kl <= kMedianKlBound))
+            "layer {} position {} rank {}: expert {} against {}, which is no near-tie: margin {:.3g} "
+            "(bound {:.3g}), perturbation {:.3g}",
+            d.layer, d.position, d.rank, d.expert_a, d.expert_b, d.margin, bounds_.margin, d.perturbation));
+    if (!(report_.median_kl <= bounds_.median_kl))
       failures.push_back(
-          fmt::format("logits: median KL {:.3g}, bound {:.3g}", report_.median_kl, kMedianKlBound));
-    if (!(report_.mean_kl <= kMeanKlBound))
-      failures.push_back(fmt::format("logits: mean KL {:.3g}, bound {:.3g}", report_.mean_kl, kMeanKlBound));
+          fmt::format("logits: median KL {:.3g} (bound {:.3g})", report_.median_kl, bounds_.median_kl));
+    if (!(report_.mean_kl <= bounds_.mean_kl))
+      failures.push_back(
+          fmt::format("logits: mean KL {:.3g} (bound {:.3g})", report_.mean_kl, bounds_.mean_kl));
   }
 
-  const model::Config& config_;
+  const model::Model& model_;
+  const ParityOptions& options_;
+  ModelBounds bounds_;
   ParityReport report_;
+  std::vector<Entry> entries_;
   std::map<std::pair<Stage, int>, size_t> index_;
   std::vector<double> kl_;
   /// Layers above it look back at a token for which a and b ran different experts.
@@ -272,7 +356,7 @@ class Comparison {
 }  // namespace
 
 ParityReport compare(const model::Model& model, model::Runner& a, model::Runner& b,
-                     std::span<const Token> tokens) {
+                     std::span<const Token> tokens, const ParityOptions& options) {
   if (tokens.empty()) fail("there are no tokens to compare the runners on");
   Recording of_a, of_b;
   a.reset();
@@ -280,17 +364,17 @@ ParityReport compare(const model::Model& model, model::Runner& a, model::Runner&
   b.reset();
   b.set_tap(of_b.tap());
   ReferenceRunner local(model, static_cast<int>(tokens.size()));
-  Comparison comparison(model.config());
+  Comparison comparison(model, options);
   local.set_override([&](Stage stage, int layer, int position, std::span<double> values) {
     const std::span<const float> other = of_b.at(stage, layer, position);
-    comparison.local(stage, layer, position, distance_of(std::span<const double>(values), other));
+    comparison.local(stage, layer, position, std::span<const double>(values), other);
     if (other.size() == values.size()) std::ranges::copy(other, values.begin());
   });
   // The router's stages follow from b's FfnInput, which the override has put in place: they are equal bit
   // for bit or wrong.
   local.set_tap([&](Stage stage, int layer, int position, int, std::span<const float> values) {
     if (stage == Stage::RouterLogits || stage == Stage::ExpertIds || stage == Stage::ExpertWeights)
-      comparison.local(stage, layer, position, distance_of(values, of_b.at(stage, layer, position)));
+      comparison.local(stage, layer, position, values, of_b.at(stage, layer, position));
   });
 
   for (size_t first = 0; first < tokens.size(); first += kChunk) {

@@ -10,24 +10,29 @@
 
 namespace redlite::reference {
 
-/// How far apart two runners are at one stage of one layer (docs/parity.md). The relative error of a token is
-/// |b - a| / |a| as vectors; both errors are the worst of all tokens.
+/// How far apart two runners' values are, over all tokens compared. The relative error of a token is
+/// |b - a| / |a| as vectors. A missing or non-finite value counts as infinity.
+struct ErrorMeasure {
+  double absolute = 0;  ///< largest of any value
+  double worst = 0;     ///< largest relative error of a token
+  int position = 0;     ///< of that token
+  double overall = 0;   ///< |b - a| / |a| of all tokens together
+  double worst_bound = 0;
+  double overall_bound = 0;
+
+  bool within_bounds() const { return worst <= worst_bound && overall <= overall_bound; }
+};
+
+/// One stage of one layer (docs/parity.md).
 struct StageError {
   model::Stage stage = model::Stage::Embedding;
   int layer = -1;  ///< -1 outside the layers
 
-  /// Local: the reference computes this stage from b's own inputs, so that the error is this stage's alone.
-  double local_absolute = 0;
-  double local_relative = 0;
-  int local_position = 0;  ///< of the worst relative error
-  double local_bound = 0;  ///< on local_relative
-
-  /// Drift: a and b run on their own, errors pile up. Tokens behind an expert that only one of them selected
-  /// are left out.
-  double drift_absolute = 0;
-  double drift_relative = 0;
-  int drift_position = 0;
-  double drift_bound = 0;  ///< on drift_relative
+  /// The reference computes this stage from b's own inputs, so that the error is this stage's alone.
+  ErrorMeasure local;
+  /// a and b run on their own, errors pile up. Tokens behind an expert that only one of them selected are
+  /// left out.
+  ErrorMeasure drift;
 };
 
 /// a and b selected different experts at one rank of one token.
@@ -52,10 +57,15 @@ struct ParityReport {
   std::vector<std::string> failures;              ///< what is out of bounds, a line each; empty: all is well
 };
 
+/// What b does knowingly, beside computing products with quantised weights from 8-bit activations.
+struct ParityOptions {
+  bool half_precision_kv = false;  ///< keeps keys and values in F16
+};
+
 /// Runs both from the empty sequence over the tokens and compares every stage; also checks that every
 /// selection of b is, bit for bit, what model/router.h defines for b's own input. Replaces the taps of both.
 /// Throws Error on an empty input and when a runner fails.
 ParityReport compare(const model::Model& model, model::Runner& a, model::Runner& b,
-                     std::span<const model::Token> tokens);
+                     std::span<const model::Token> tokens, const ParityOptions& options = {});
 
 }  // namespace redlite::reference

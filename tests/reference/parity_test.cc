@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "model/temporary_model.h"
+#include "reference/math.h"
 #include "reference/reference_runner.h"
 
 namespace redlite::reference {
@@ -91,9 +92,9 @@ TEST(Parity, ARunnerEqualsItself) {
     EXPECT_THAT(report.differences, IsEmpty());
     EXPECT_EQ(report.stages.size(), 3u + 8 * TinyModel::kLayers);
     for (const StageError& s : report.stages) {
-      EXPECT_EQ(s.drift_relative, 0);
-      EXPECT_LT(s.local_relative, 1e-5);  // taps are rounded to F32
-      EXPECT_GE(s.local_bound, 0);
+      EXPECT_EQ(s.drift.worst, 0);
+      EXPECT_EQ(s.drift.overall, 0);
+      EXPECT_LT(s.local.worst, 1e-5);  // taps are rounded to F32
     }
   }
 }
@@ -133,7 +134,7 @@ TEST_P(Mistakes, AreFoundWhereTheyAre) {
   const ParityReport report = compare_files(TinyModel(mistake.architecture), wrong);
   std::vector<std::string> local;
   for (const std::string& failure : report.failures)
-    if (failure.find("local relative error") != std::string::npos) local.push_back(failure);
+    if (failure.find("local error") != std::string::npos) local.push_back(failure);
   EXPECT_THAT(local, Not(IsEmpty()));
   EXPECT_THAT(local, Each(StartsWith(mistake.where)));
 }
@@ -185,6 +186,61 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"output", "qwen3next", [](TinyModel& m) { add_noise(m, "output.weight", 0.05f); }, "logits"}),
     [](const auto& param) { return std::string(param.param.name); });
 
+// How the errors are counted: on one value of one token.
+TEST(Parity, MeasuresErrors) {
+  std::vector<float> right;
+  double all = 0;  // square of the length of all tokens' values
+  const ParityReport report =
+      compare_tampered([&](Stage stage, int layer, int position, std::vector<float>& v) {
+        if (stage != Stage::FinalNorm || layer != -1) return;
+        for (const float x : v) all += static_cast<double>(x) * x;
+        if (position != 70) return;
+        right = v;
+        v[3] += 0.5f;
+      });
+  ASSERT_FALSE(right.empty());
+  const StageError& s = stage_of(report, Stage::FinalNorm, -1);
+  for (const ErrorMeasure* m : {&s.local, &s.drift}) {
+    EXPECT_NEAR(m->absolute, 0.5, 1e-5);
+    EXPECT_EQ(m->position, 70);
+    EXPECT_NEAR(m->worst,
+                0.5 / std::sqrt(dot(Vec(right.begin(), right.end()), Vec(right.begin(), right.end()))), 1e-5);
+    EXPECT_NEAR(m->overall, 0.5 / std::sqrt(all), 1e-5);
+    EXPECT_FALSE(m->within_bounds());
+  }
+}
+
+// Quantised weights: products may take 8-bit activations, so the bounds are wide, but not for five per cent
+// of noise, and not for one of a hundred tokens that is quite wrong.
+TEST(Parity, BoundsForQuantisedWeights) {
+  const model::Model model(REDLITE_DEMO_MODEL);
+  const auto failures = [&](Stage noisy, double noise, int only_position) {
+    std::mt19937 random(1);
+    std::normal_distribution<double> normal;
+    Tampered b(model, [&](Stage stage, int layer, int position, std::vector<float>& v) {
+      if (stage != noisy || layer > 2 || (only_position >= 0 && position != only_position)) return;
+      double size = 0;
+      for (const float x : v) size += static_cast<double>(x) * x;
+      size = std::sqrt(size / static_cast<double>(v.size()));
+      for (float& x : v) x += static_cast<float>(noise * size * normal(random));
+    });
+    ReferenceRunner a(model, kTokens);
+    std::vector<std::string> local;
+    for (const std::string& failure : compare(model, a, b, some_tokens(12)).failures)
+      if (failure.find(model::stage_name(noisy)) != std::string::npos &&
+          failure.find("local error") != std::string::npos)
+        local.push_back(failure);
+    return local;
+  };
+  for (const Stage stage : {Stage::MixerOutput, Stage::FfnOutput, Stage::Logits}) {
+    EXPECT_THAT(failures(stage, 0.005, -1), IsEmpty());
+    EXPECT_THAT(failures(stage, 0.05, -1), Not(IsEmpty())) << model::stage_name(stage);
+    EXPECT_THAT(failures(stage, 0.5, 9), Not(IsEmpty())) << model::stage_name(stage);
+  }
+  EXPECT_THAT(failures(Stage::FfnInput, 1e-4, -1), Not(IsEmpty()));
+  EXPECT_THAT(failures(Stage::LayerOutput, 1e-5, -1), Not(IsEmpty()));
+}
+
 // A selection that does not follow from its own input, whatever the size of the numbers.
 TEST(Parity, OneWrongSelectionIsFound) {
   const ParityReport report =
@@ -204,9 +260,8 @@ TEST(Parity, NanAndMissingStagesAreFound) {
     if (stage == Stage::FfnOutput && layer == 1 && position == 3)
       v[7] = std::numeric_limits<float>::quiet_NaN();
   });
-  EXPECT_THAT(report.failures,
-              Contains(StartsWith("layer 1 ffn_output: local relative error inf at position 3")));
-  EXPECT_THAT(report.failures, Contains(StartsWith("layer 1 ffn_output: drift inf at position 3")));
+  EXPECT_THAT(report.failures, Contains(StartsWith("layer 1 ffn_output: local error inf at position 3")));
+  EXPECT_THAT(report.failures, Contains(StartsWith("layer 1 ffn_output: drift error inf at position 3")));
 
   for (const Stage missing : {Stage::Embedding, Stage::MixerOutput, Stage::RouterLogits, Stage::ExpertIds,
                               Stage::ExpertWeights, Stage::Logits}) {
@@ -304,10 +359,10 @@ TEST(Parity, WhatFollowsANearTieIsNotDrift) {
   ASSERT_EQ(flipped.differences.size(), 1u);
   EXPECT_TRUE(flipped.differences[0].near_tie);
   EXPECT_GT(flipped.max_kl, 1e-3);  // it did make a difference
-  EXPECT_LT(stage_of(flipped, Stage::LayerOutput, 1).drift_relative, 1e-4);
-  EXPECT_LT(stage_of(flipped, Stage::LayerOutput, 3).drift_relative, 1e-4);
-  EXPECT_LT(stage_of(flipped, Stage::Logits, -1).drift_relative, 1e-4);
-  EXPECT_LT(stage_of(flipped, Stage::LayerOutput, 3).local_relative,
+  EXPECT_LT(stage_of(flipped, Stage::LayerOutput, 1).drift.worst, 1e-4);
+  EXPECT_LT(stage_of(flipped, Stage::LayerOutput, 3).drift.worst, 1e-4);
+  EXPECT_LT(stage_of(flipped, Stage::Logits, -1).drift.worst, 1e-4);
+  EXPECT_LT(stage_of(flipped, Stage::LayerOutput, 3).local.worst,
             1e-5);  // and everything is checked locally
 }
 
