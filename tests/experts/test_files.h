@@ -11,7 +11,6 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,7 +21,7 @@
 
 namespace redlite::experts {
 
-/// Expert files made for a test: random bytes, every expert different, at offsets that are no multiple of a
+/// Expert files made for a test: no two words alike, at offsets that are no multiple of a
 /// page; two triplet sizes; layer 1 has gate and up fused, layer 2 has its down matrices in a second file.
 class TestFiles {
  public:
@@ -76,11 +75,10 @@ class TestFiles {
   ExpertFiles files() const { return {layers_, kExperts, kUsed, {mapped_[0].get(), mapped_[1].get()}}; }
   const std::string& path(int shard) const { return paths_[shard]; }
 
-  /// Overwrites a file in place with other random bytes.
+  /// Overwrites a file in place with words that are all different, and different for another seed.
   void write(int shard, uint64_t bytes, uint32_t seed) const {
     std::vector<uint32_t> words(bytes / 4);
-    std::mt19937 random(seed);
-    for (uint32_t& w : words) w = static_cast<uint32_t>(random());
+    for (uint32_t i = 0; i < words.size(); ++i) words[i] = (i + seed * 0x1234567u) * 0x9e3779b1u;
     std::ofstream out(paths_[shard], std::ios::binary);
     out.write(reinterpret_cast<const char*>(words.data()), static_cast<std::streamsize>(words.size() * 4));
   }
@@ -98,7 +96,7 @@ class TestFiles {
 /// Ends the program when a test hangs: a hang is a failure too.
 class Watchdog {
  public:
-  explicit Watchdog(int seconds = 120) {
+  explicit Watchdog(int seconds = 300) {
     thread_ = std::thread([this, seconds] {
       std::unique_lock lock(mutex_);
       if (done_.wait_for(lock, std::chrono::seconds(seconds), [this] { return stop_; })) return;
