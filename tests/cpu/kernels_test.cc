@@ -175,6 +175,26 @@ TEST_P(KernelsOfType, EveryInstructionSetGivesTheSameBits) {
   }
 }
 
+TEST_P(KernelsOfType, ExtremeValuesDoNotSaturate) {
+  std::mt19937 random(12);
+  constexpr int kRows = 3, kCols = 512, kTokens = 5;
+  const Kernels& plain = *find_kernels("scalar");
+  std::vector<float> x(kTokens * kCols);  // all activations the largest: rounded to 127 or -127
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = i < kCols ? 1.0f : (i < 2 * kCols ? -1.0f : (random() & 1 ? 1.0f : -1.0f));
+  }
+  const Activations a = quantized(plain, x, kTokens, kCols);
+  for (const int fill : {0x00, 0xff, 0x7f, 0x80, 0x0f, 0xf0, 0x88}) {
+    const size_t blocks = size_t{kRows} * kCols / quant::info(GetParam()).block_values;
+    const std::vector<std::byte> bytes = quant::random_blocks(GetParam(), blocks, random, fill);
+    const Matrix w{bytes.data(), GetParam(), kRows, kCols};
+    const std::vector<uint32_t> expected = bits(product(plain, w, a));
+    for (const std::string_view name : available_kernels()) {
+      ASSERT_EQ(bits(product(*find_kernels(name), w, a)), expected) << name << " filled with " << fill;
+    }
+  }
+}
+
 TEST_P(KernelsOfType, DividingRowsAndTokensChangesNoBit) {
   std::mt19937 random(3);
   constexpr int kRows = 23, kCols = 512, kTokens = 9;

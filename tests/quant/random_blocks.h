@@ -10,10 +10,11 @@
 
 namespace redlite::quant {
 
-/// Random bytes of `blocks` blocks whose scales are finite and of a size as in real models (1e-4 to 1e-1).
-inline std::vector<std::byte> random_blocks(Type type, size_t blocks, std::mt19937& random) {
+/// Random bytes of `blocks` blocks (or all the same byte `fill`) whose scales are finite and of a size as in
+/// real models (1e-4 to 1e-1).
+inline std::vector<std::byte> random_blocks(Type type, size_t blocks, std::mt19937& random, int fill = -1) {
   std::vector<std::byte> bytes(blocks * info(type).block_bytes);
-  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+  for (std::byte& b : bytes) b = static_cast<std::byte>(fill >= 0 ? static_cast<unsigned>(fill) : random());
   std::uniform_real_distribution<float> exponent(-4.0f, -1.0f);
   std::normal_distribution<float> normal;
   const auto scale = [&] {
