@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "base/error.h"
@@ -138,6 +140,24 @@ TEST_P(Sharp, OlderLayouts) {
   compare(TinyModel("qwen3next").use_ssm_in(0).use_ssm_in(2).fuse_gate_up(1).fuse_attention(3).tie_output());
 }
 INSTANTIATE_TEST_SUITE_P(Chunks, Sharp, ::testing::Values(1, 7, 300));
+
+// A file cut short while the runner uses it: an error that names it, not wrong numbers.
+TEST(CpuRunner, UnreadableExpertsAreAnError) {
+  TinyModel tiny("qwen3next");
+  const auto last = std::ranges::find(tiny.tensors, "blk.3.ffn_down_exps.weight", &TinyModel::Tensor::name);
+  ASSERT_NE(last, tiny.tensors.end());
+  std::rotate(last, last + 1, tiny.tensors.end());  // no dense weights behind it
+  const TemporaryModel file(tiny);
+  const model::Model model(file.path());
+  CpuOptions options;
+  options.cache.size = {CacheSize::Kind::Bounded, ExpertCache::minimum_bytes(model)};
+  CpuRunner runner(model, options);
+  std::filesystem::resize_file(file.path(), std::filesystem::file_size(file.path()) - 8192);
+  const std::vector<Token> tokens = some_tokens(40, TinyModel::kVocab);
+  EXPECT_THAT([&] { runner.forward(tokens, LogitsFor::Last); }, ThrowsMessage<Error>(HasSubstr(file.path())));
+  runner.reset();
+  EXPECT_EQ(runner.position(), 0);
+}
 
 class DemoModel : public ::testing::Test {
  protected:
