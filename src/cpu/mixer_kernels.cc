@@ -1,26 +1,23 @@
 // The mixers' arithmetic in vectors: compiled once for each instruction set (Highway's foreach_target).
+// Sixteen lanes are one, two or four vectors; each lane's arithmetic is that of mixer_kernels_scalar.cc.
 #include "cpu/mixer_kernels.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <string_view>
 
 #include "base/half.h"
+#include "cpu/kernels/layout.h"
 
-// The 128-bit x86 sets are left to the scalar code; scalable vectors cannot be kept in arrays.
-#if defined(__x86_64__)
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
-#else
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2)
-#endif
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/mixer_kernels.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 // After it:
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include <algorithm>
-#include <cmath>
+#include "cpu/kernels/exp-inl.h"
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 
 HWY_BEFORE_NAMESPACE();
 namespace redlite::cpu {
@@ -28,25 +25,53 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::ScalableTag<float>;
+using D = hn::CappedTag<float, kLanes>;
 using V = hn::Vec<D>;
+constexpr int kWidth = static_cast<int>(hn::MaxLanes(D()));
+constexpr int kVectors = kLanes / kWidth;  // of the 16 lanes
 
-HWY_INLINE int lanes() {
-  return static_cast<int>(hn::Lanes(D()));
+/// Sixteen sums along a row: layout.h defines their order.
+struct Lanes {
+  V v[kVectors];
+};
+
+HWY_INLINE Lanes zero_lanes() {
+  Lanes out;
+  for (V& v : out.v) v = hn::Zero(D());
+  return out;
 }
 
-HWY_INLINE float sum(V v) {
-  return hn::GetLane(hn::SumOfLanes(D(), v));
+/// lanes[j] += a[j] * b[j] for the n < 16 values at a row's end.
+HWY_INLINE void add_tail(Lanes& lanes, const float* a, const float* b, int n) {
+  alignas(64) float sums[kLanes];
+  for (int k = 0; k < kVectors; ++k) hn::Store(lanes.v[k], D(), sums + k * kWidth);
+  for (int j = 0; j < n; ++j) sums[j] = std::fmaf(a[j], b[j], sums[j]);
+  for (int k = 0; k < kVectors; ++k) lanes.v[k] = hn::Load(D(), sums + k * kWidth);
+}
+
+/// Adds halves until one value is left: j += j + 8, j += j + 4, j += j + 2, j += j + 1.
+template <typename Tag>
+HWY_INLINE float fold_vector(Tag d, hn::Vec<Tag> v) {
+  if constexpr (hn::MaxLanes(Tag()) > 4) {
+    const hn::Half<Tag> half;
+    return fold_vector(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
+    v = hn::Add(v, hn::Shuffle1032(v));
+    return hn::GetLane(hn::Add(v, hn::Shuffle2301(v)));
+  }
+}
+HWY_INLINE float fold(Lanes lanes) {
+  for (int half = kVectors / 2; half > 0; half /= 2)
+    for (int k = 0; k < half; ++k) lanes.v[k] = hn::Add(lanes.v[k], lanes.v[k + half]);
+  return fold_vector(D(), lanes.v[0]);
 }
 
 HWY_INLINE V sigmoid(V x) {
-  const D d;
-  const V one = hn::Set(d, 1.0f);
-  return hn::Div(one, hn::Add(one, hn::Exp(d, hn::Neg(x))));
+  const V one = hn::Set(D(), 1.0f);
+  return hn::Div(one, hn::Add(one, exp(D(), hn::Neg(x))));
 }
-
 HWY_INLINE float sigmoid(float x) {
-  return 1 / (1 + std::exp(-x));
+  return 1 / (1 + exp(-x));
 }
 
 HWY_INLINE V load_row(const float* row, int i) {
@@ -69,18 +94,22 @@ void scores(const float* q, int q_stride, const Row* k, int dim, int n, float* w
   const D d;
   for (int p = 0; p < n; ++p) {
     const Row* row = k + static_cast<size_t>(p) * dim;
-    V dot[kHeads];
-    for (V& x : dot) x = hn::Zero(d);
+    Lanes dot[kHeads];
+    for (Lanes& x : dot) x = zero_lanes();
     int i = 0;
-    for (; i + lanes() <= dim; i += lanes()) {
-      const V x = load_row(row, i);
-      for (int g = 0; g < kHeads; ++g) dot[g] = hn::MulAdd(hn::LoadU(d, q + g * q_stride + i), x, dot[g]);
+    for (; i + kLanes <= dim; i += kLanes) {
+      for (int j = 0; j < kVectors; ++j) {
+        const V x = load_row(row, i + j * kWidth);
+        for (int g = 0; g < kHeads; ++g)
+          dot[g].v[j] = hn::MulAdd(hn::LoadU(d, q + g * q_stride + i + j * kWidth), x, dot[g].v[j]);
+      }
     }
-    for (int g = 0; g < kHeads; ++g) {
-      float s = sum(dot[g]);
-      for (int j = i; j < dim; ++j) s += q[g * q_stride + j] * load_value(row, j);
-      weights[g * kAttendBlock + p] = s;
+    if (i < dim) {
+      float rest[kLanes];
+      for (int j = i; j < dim; ++j) rest[j - i] = load_value(row, j);
+      for (int g = 0; g < kHeads; ++g) add_tail(dot[g], q + g * q_stride + i, rest, dim - i);
     }
+    for (int g = 0; g < kHeads; ++g) weights[g * kAttendBlock + p] = fold(dot[g]);
   }
 }
 
@@ -89,7 +118,7 @@ template <int kHeads, int kRows, typename Row>
 void accumulate(const float* weights, const Row* v, int dim, float* o) {
   const D d;
   int i = 0;
-  for (; i + lanes() <= dim; i += lanes()) {
+  for (; i + kWidth <= dim; i += kWidth) {
     V rows[kRows];
     for (int p = 0; p < kRows; ++p) rows[p] = load_row(v + static_cast<size_t>(p) * dim, i);
     for (int g = 0; g < kHeads; ++g) {
@@ -99,9 +128,11 @@ void accumulate(const float* weights, const Row* v, int dim, float* o) {
     }
   }
   for (; i < dim; ++i) {
-    for (int g = 0; g < kHeads; ++g)
+    for (int g = 0; g < kHeads; ++g) {
+      float& x = o[g * dim + i];
       for (int p = 0; p < kRows; ++p)
-        o[g * dim + i] += weights[g * kAttendBlock + p] * load_value(v + static_cast<size_t>(p) * dim, i);
+        x = std::fmaf(weights[g * kAttendBlock + p], load_value(v + static_cast<size_t>(p) * dim, i), x);
+    }
   }
 }
 
@@ -109,20 +140,21 @@ void accumulate(const float* weights, const Row* v, int dim, float* o) {
 void softmax(float* weights, int n, float* max_out, float* sum_out) {
   const D d;
   const float max = *std::max_element(weights, weights + n);
-  V total = hn::Zero(d);
+  Lanes total = zero_lanes();
   int p = 0;
-  for (; p + lanes() <= n; p += lanes()) {
-    const V e = hn::Exp(d, hn::Sub(hn::LoadU(d, weights + p), hn::Set(d, max)));
-    hn::StoreU(e, d, weights + p);
-    total = hn::Add(total, e);
+  for (; p + kLanes <= n; p += kLanes) {
+    for (int j = 0; j < kVectors; ++j) {
+      float* at = weights + p + j * kWidth;
+      const V e = exp(d, hn::Sub(hn::LoadU(d, at), hn::Set(d, max)));
+      hn::StoreU(e, d, at);
+      total.v[j] = hn::Add(total.v[j], e);
+    }
   }
-  float rest = 0;
-  for (; p < n; ++p) {
-    weights[p] = std::exp(weights[p] - max);
-    rest += weights[p];
-  }
+  const float ones[kLanes] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  for (int i = p; i < n; ++i) weights[i] = exp(weights[i] - max);
+  add_tail(total, weights + p, ones, n - p);
   *max_out = max;
-  *sum_out = sum(total) + rest;
+  *sum_out = fold(total);
 }
 
 template <int kHeads, typename Row>
@@ -161,25 +193,25 @@ void merge(const AttendResult& total, const AttendResult& next, int group, int h
   const D d;
   for (int g = 0; g < group; ++g) {
     const float max = std::max(total.max[g], next.max[g]);
-    const float a = std::exp(total.max[g] - max);
-    const float b = std::exp(next.max[g] - max);
+    const float a = exp(total.max[g] - max);
+    const float b = exp(next.max[g] - max);
     total.max[g] = max;
-    total.sum[g] = total.sum[g] * a + next.sum[g] * b;
+    total.sum[g] = std::fmaf(next.sum[g], b, total.sum[g] * a);
     float* o = total.o + static_cast<size_t>(g) * head_dim;
     const float* other = next.o + static_cast<size_t>(g) * head_dim;
     int i = 0;
-    for (; i + lanes() <= head_dim; i += lanes()) {
+    for (; i + kWidth <= head_dim; i += kWidth) {
       const V scaled = hn::Mul(hn::LoadU(d, o + i), hn::Set(d, a));
       hn::StoreU(hn::MulAdd(hn::LoadU(d, other + i), hn::Set(d, b), scaled), d, o + i);
     }
-    for (; i < head_dim; ++i) o[i] = o[i] * a + other[i] * b;
+    for (; i < head_dim; ++i) o[i] = std::fmaf(other[i], b, o[i] * a);
   }
 }
 
 void conv_silu(const float* const* inputs, const float* w, int w_stride, int taps, int n, float* y) {
   const D d;
   int c = 0;
-  for (; c + lanes() <= n; c += lanes()) {
+  for (; c + kWidth <= n; c += kWidth) {
     V x = hn::Zero(d);
     for (int i = 0; i < taps; ++i)
       x = hn::MulAdd(hn::LoadU(d, inputs[i] + c), hn::LoadU(d, w + static_cast<size_t>(i) * w_stride + c), x);
@@ -187,52 +219,51 @@ void conv_silu(const float* const* inputs, const float* w, int w_stride, int tap
   }
   for (; c < n; ++c) {
     float x = 0;
-    for (int i = 0; i < taps; ++i) x += inputs[i][c] * w[static_cast<size_t>(i) * w_stride + c];
+    for (int i = 0; i < taps; ++i) x = std::fmaf(inputs[i][c], w[static_cast<size_t>(i) * w_stride + c], x);
     y[c] = x * sigmoid(x);
   }
 }
 
 HWY_INLINE float sum_of_squares(const float* x, int n) {
   const D d;
-  V total = hn::Zero(d);
+  Lanes total = zero_lanes();
   int i = 0;
-  for (; i + lanes() <= n; i += lanes()) {
-    const V v = hn::LoadU(d, x + i);
-    total = hn::MulAdd(v, v, total);
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int j = 0; j < kVectors; ++j) {
+      const V v = hn::LoadU(d, x + i + j * kWidth);
+      total.v[j] = hn::MulAdd(v, v, total.v[j]);
+    }
   }
-  float rest = 0;
-  for (; i < n; ++i) rest += x[i] * x[i];
-  return sum(total) + rest;
+  if (i < n) add_tail(total, x + i, x + i, n - i);
+  return fold(total);
 }
 
 void l2_normalize(float* x, int n, float eps, float scale) {
   const D d;
   const float factor = scale / std::sqrt(sum_of_squares(x, n) + eps);
   int i = 0;
-  for (; i + lanes() <= n; i += lanes())
-    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), d, x + i);
+  for (; i + kWidth <= n; i += kWidth) hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), d, x + i);
   for (; i < n; ++i) x[i] *= factor;
 }
 
-/// Columns [0, kVectors * lanes) of `state`, `v` and `o`; row stride `dim`. A column needs no other one, so a
+/// Columns [0, kStrip * kWidth) of `state`, `v` and `o`; row stride `dim`. A column needs no other one, so a
 /// strip goes through both passes while it lies in the first-level cache.
-template <int kVectors>
+template <int kStrip>
 void delta_strip(float* state, const float* q, const float* k, const float* v, float decay, float beta,
                  int dim, float* o) {
   const D d;
-  const int width = lanes();
-  V predicted[kVectors];
+  V predicted[kStrip];
   for (V& x : predicted) x = hn::Zero(d);
   for (int i = 0; i < dim; ++i) {
     const float* row = state + static_cast<size_t>(i) * dim;
     const V ki = hn::Set(d, k[i]);
-    for (int c = 0; c < kVectors; ++c)
-      predicted[c] = hn::MulAdd(hn::LoadU(d, row + c * width), ki, predicted[c]);
+    for (int c = 0; c < kStrip; ++c)
+      predicted[c] = hn::MulAdd(hn::LoadU(d, row + c * kWidth), ki, predicted[c]);
   }
-  V delta[kVectors];
-  V out[kVectors];
-  for (int c = 0; c < kVectors; ++c) {
-    const V error = hn::NegMulAdd(predicted[c], hn::Set(d, decay), hn::LoadU(d, v + c * width));
+  V delta[kStrip];
+  V out[kStrip];
+  for (int c = 0; c < kStrip; ++c) {
+    const V error = hn::NegMulAdd(predicted[c], hn::Set(d, decay), hn::LoadU(d, v + c * kWidth));
     delta[c] = hn::Mul(error, hn::Set(d, beta));
     out[c] = hn::Zero(d);
   }
@@ -240,33 +271,33 @@ void delta_strip(float* state, const float* q, const float* k, const float* v, f
     float* row = state + static_cast<size_t>(i) * dim;
     const V ki = hn::Set(d, k[i]);
     const V qi = hn::Set(d, q[i]);
-    for (int c = 0; c < kVectors; ++c) {
-      const V old = hn::Mul(hn::LoadU(d, row + c * width), hn::Set(d, decay));
+    for (int c = 0; c < kStrip; ++c) {
+      const V old = hn::Mul(hn::LoadU(d, row + c * kWidth), hn::Set(d, decay));
       const V s = hn::MulAdd(delta[c], ki, old);
-      hn::StoreU(s, d, row + c * width);
+      hn::StoreU(s, d, row + c * kWidth);
       out[c] = hn::MulAdd(s, qi, out[c]);
     }
   }
-  for (int c = 0; c < kVectors; ++c) hn::StoreU(out[c], d, o + c * width);
+  for (int c = 0; c < kStrip; ++c) hn::StoreU(out[c], d, o + c * kWidth);
 }
 
 void delta_step(float* state, const float* q, const float* k, const float* v, float decay, float beta,
                 int dim, float* o) {
-  const int width = lanes();
   int j = 0;
-  for (; j + 4 * width <= dim; j += 4 * width)
+  for (; j + 4 * kWidth <= dim; j += 4 * kWidth)
     delta_strip<4>(state + j, q, k, v + j, decay, beta, dim, o + j);
-  for (; j + width <= dim; j += width) delta_strip<1>(state + j, q, k, v + j, decay, beta, dim, o + j);
+  for (; j + kWidth <= dim; j += kWidth) delta_strip<1>(state + j, q, k, v + j, decay, beta, dim, o + j);
   for (; j < dim; ++j) {
     float* column = state + j;
     float predicted = 0;
-    for (int i = 0; i < dim; ++i) predicted += column[static_cast<size_t>(i) * dim] * k[i];
-    const float delta = (v[j] - predicted * decay) * beta;
+    for (int i = 0; i < dim; ++i)
+      predicted = std::fmaf(column[static_cast<size_t>(i) * dim], k[i], predicted);
+    const float delta = std::fmaf(-predicted, decay, v[j]) * beta;
     float out = 0;
     for (int i = 0; i < dim; ++i) {
       float& s = column[static_cast<size_t>(i) * dim];
-      s = s * decay + k[i] * delta;
-      out += s * q[i];
+      s = std::fmaf(delta, k[i], s * decay);
+      out = std::fmaf(s, q[i], out);
     }
     o[j] = out;
   }
@@ -276,7 +307,7 @@ void gated_norm(const float* x, const float* weight, const float* gate, float ep
   const D d;
   const float factor = 1 / std::sqrt(sum_of_squares(x, n) / static_cast<float>(n) + eps);
   int i = 0;
-  for (; i + lanes() <= n; i += lanes()) {
+  for (; i + kWidth <= n; i += kWidth) {
     const V g = hn::LoadU(d, gate + i);
     const V normed = hn::Mul(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), hn::LoadU(d, weight + i));
     hn::StoreU(hn::Mul(normed, hn::Mul(g, sigmoid(g))), d, y + i);
@@ -287,7 +318,7 @@ void gated_norm(const float* x, const float* weight, const float* gate, float ep
 void gate(const float* x, float scale, const float* gate, int n, float* y) {
   const D d;
   int i = 0;
-  for (; i + lanes() <= n; i += lanes()) {
+  for (; i + kWidth <= n; i += kWidth) {
     const V scaled = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, scale));
     hn::StoreU(hn::Mul(scaled, sigmoid(hn::LoadU(d, gate + i))), d, y + i);
   }
@@ -297,20 +328,30 @@ void gate(const float* x, float scale, const float* gate, int n, float* y) {
 void add_scaled(const float* x, float scale, int n, float* y) {
   const D d;
   int i = 0;
-  for (; i + lanes() <= n; i += lanes())
+  for (; i + kWidth <= n; i += kWidth)
     hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), hn::Set(d, scale), hn::LoadU(d, y + i)), d, y + i);
-  for (; i < n; ++i) y[i] += scale * x[i];
+  for (; i < n; ++i) y[i] = std::fmaf(x[i], scale, y[i]);
 }
 
 }  // namespace
 
 extern const MixerKernels kMixerKernels;
-const MixerKernels kMixerKernels = {"vector",   attend,     merge, conv_silu, l2_normalize,
-                                    delta_step, gated_norm, gate,  add_scaled};
+const MixerKernels kMixerKernels = {
+    HWY_TARGET == HWY_AVX2 ? "avx2" : (HWY_TARGET == HWY_AVX3 ? "avx512" : "neon"),
+    attend,
+    merge,
+    conv_silu,
+    l2_normalize,
+    delta_step,
+    gated_norm,
+    gate,
+    add_scaled};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace redlite::cpu
 HWY_AFTER_NAMESPACE();
+
+#endif  // HWY_TARGET
 
 #if HWY_ONCE
 namespace redlite::cpu {

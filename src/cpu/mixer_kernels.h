@@ -30,7 +30,9 @@ struct AttendResult {
 };
 
 /// What attention and DeltaNet compute beside their matrix products, in one instruction set. All functions
-/// are pure and thread-safe. Sizes are any positive ones.
+/// are pure and thread-safe; sizes are any positive ones. The bits are the same in every instruction set:
+/// sums along a row are taken in 16 lanes and folded as kernels/layout.h defines, sums over positions and
+/// over rows of a state in rising order, each with fused multiply-adds; exponentials are kernels/exp.h.
 struct MixerKernels {
   std::string_view name;  ///< as Kernels::name
 

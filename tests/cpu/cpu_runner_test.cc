@@ -186,7 +186,7 @@ TEST_F(DemoModel, CloseToTheReference) {
   reference::ReferenceRunner reference(model(), 64);
   const std::span<const float> expected = reference.forward(tokens, LogitsFor::All);
   const std::vector<float> actual = run(model(), {}, tokens, 0);
-  EXPECT_LT(mean_divergence(expected, actual, n_vocab()), 4e-3);
+  EXPECT_LT(mean_divergence(expected, actual, n_vocab()), 2e-2);
 }
 
 // The promise of the expert cache and of the threads: not a bit changes.
@@ -243,21 +243,20 @@ TEST_F(DemoModel, ABoundedCacheMissesAndReads) {
   EXPECT_LT(with.misses, without.misses);
 }
 
-TEST_F(DemoModel, EveryInstructionSet) {
+TEST_F(DemoModel, SameBitsInEveryInstructionSet) {
   const std::vector<Token> prompt = some_tokens(24, n_vocab());
-  CpuOptions options;
-  options.kernels = "scalar";
-  std::vector<Token> text;
-  const std::vector<float> expected = run(model(), options, prompt, 8, &text);
-  for (const std::string_view name : available_kernels()) {
-    options.kernels = name;
-    std::vector<Token> same;
-    const std::vector<float> actual = run(model(), options, prompt, 8, &same);
-    EXPECT_LT(mean_divergence(expected, actual, n_vocab()), 1e-3) << name;
-    EXPECT_EQ(same, text) << name;
-    CpuRunner runner(model(), options);
-    EXPECT_EQ(runner.kernels(), name);
+  for (const KvType kv : {KvType::F32, KvType::F16}) {
+    CpuOptions options;
+    options.kv = kv;
+    options.kernels = "scalar";
+    const std::vector<float> expected = run(model(), options, prompt, 4);
+    for (const std::string_view name : available_kernels()) {
+      options.kernels = name;
+      EXPECT_EQ(CpuRunner(model(), options).kernels(), name);
+      EXPECT_EQ(run(model(), options, prompt, 4), expected) << name;
+    }
   }
+  CpuOptions options;
   options.kernels = "abacus";
   EXPECT_THAT([&] { CpuRunner(model(), options); },
               ThrowsMessage<Error>(HasSubstr("no kernels named 'abacus' on this processor; there are: ")));

@@ -22,18 +22,9 @@ std::vector<float> random_values(size_t n, unsigned seed, float scale = 1) {
   return values;
 }
 
-void expect_near(const std::vector<float>& actual, const std::vector<float>& expected, float bound,
-                 const std::string& what) {
-  ASSERT_EQ(actual.size(), expected.size());
-  float largest = 1e-6f;
-  for (const float v : expected) largest = std::max(largest, std::abs(v));
-  for (size_t i = 0; i < actual.size(); ++i)
-    ASSERT_NEAR(actual[i], expected[i], bound * largest) << what << ", value " << i;
-}
-
 constexpr int kWidths[] = {1, 3, 8, 16, 20, 64, 100, 128, 256};  // vectors, tails and both
 
-/// Every instruction set against the scalar code.
+/// Every instruction set gives the bits of the scalar code.
 class MixerKernelsTest : public ::testing::TestWithParam<std::string_view> {
  protected:
   void SetUp() override {
@@ -80,9 +71,9 @@ TEST_P(MixerKernelsTest, AttendAndMerge) {
           Attended expected(group, dim), actual(group, dim);
           plain.attend(block, expected.result());
           tested().attend(block, actual.result());
-          expect_near(actual.max, expected.max, 2e-5f, what);
-          expect_near(actual.sum, expected.sum, 5e-5f, what);
-          expect_near(actual.o, expected.o, 5e-5f, what);
+          EXPECT_EQ(actual.max, expected.max) << what;
+          EXPECT_EQ(actual.sum, expected.sum) << what;
+          EXPECT_EQ(actual.o, expected.o) << what;
 
           Attended more(group, dim);
           AttendBlock other = block;
@@ -91,8 +82,8 @@ TEST_P(MixerKernelsTest, AttendAndMerge) {
           actual = expected;
           plain.merge(expected.result(), more.result(), group, dim);
           tested().merge(actual.result(), more.result(), group, dim);
-          expect_near(actual.sum, expected.sum, 1e-6f, what);
-          expect_near(actual.o, expected.o, 1e-6f, what);
+          EXPECT_EQ(actual.sum, expected.sum) << what;
+          EXPECT_EQ(actual.o, expected.o) << what;
         }
       }
     }
@@ -126,8 +117,8 @@ TEST_P(MixerKernelsTest, DeltaStep) {
     for (int step = 0; step < 3; ++step) {
       plain.delta_step(expected_state.data(), q.data(), k.data(), v.data(), 0.9f, 0.7f, dim, expected.data());
       tested().delta_step(actual_state.data(), q.data(), k.data(), v.data(), 0.9f, 0.7f, dim, actual.data());
-      expect_near(actual, expected, 1e-5f, "o, dim " + std::to_string(dim));
-      expect_near(actual_state, expected_state, 1e-5f, "state, dim " + std::to_string(dim));
+      EXPECT_EQ(actual, expected) << "o, dim " + std::to_string(dim);
+      EXPECT_EQ(actual_state, expected_state) << "state, dim " + std::to_string(dim);
     }
   }
 }
@@ -142,27 +133,27 @@ TEST_P(MixerKernelsTest, Elementwise) {
 
     plain.gated_norm(x.data(), weight.data(), gate.data(), 1e-6f, width, expected.data());
     tested().gated_norm(x.data(), weight.data(), gate.data(), 1e-6f, width, actual.data());
-    expect_near(actual, expected, 3e-6f, "gated_norm, " + what);
+    EXPECT_EQ(actual, expected) << "gated_norm, " + what;
 
     plain.gate(x.data(), 1.5f, gate.data(), width, expected.data());
     tested().gate(x.data(), 1.5f, gate.data(), width, actual.data());
-    expect_near(actual, expected, 1e-6f, "gate, " + what);
+    EXPECT_EQ(actual, expected) << "gate, " + what;
 
     expected = actual = weight;
     plain.add_scaled(x.data(), 0.3f, width, expected.data());
     tested().add_scaled(x.data(), 0.3f, width, actual.data());
-    expect_near(actual, expected, 1e-6f, "add_scaled, " + what);
+    EXPECT_EQ(actual, expected) << "add_scaled, " + what;
 
     expected = actual = x;
     plain.l2_normalize(expected.data(), width, 1e-6f, 0.25f);
     tested().l2_normalize(actual.data(), width, 1e-6f, 0.25f);
-    expect_near(actual, expected, 2e-6f, "l2_normalize, " + what);
+    EXPECT_EQ(actual, expected) << "l2_normalize, " + what;
 
     const std::vector<float> w = random_values(4 * (n + 5), 11);
     const float* inputs[4] = {x.data(), gate.data(), weight.data(), x.data()};
     plain.conv_silu(inputs, w.data(), width + 5, 4, width, expected.data());
     tested().conv_silu(inputs, w.data(), width + 5, 4, width, actual.data());
-    expect_near(actual, expected, 3e-6f, "conv_silu, " + what);
+    EXPECT_EQ(actual, expected) << "conv_silu, " + what;
   }
 }
 

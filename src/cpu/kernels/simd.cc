@@ -6,7 +6,6 @@
 #include <cstring>
 #include <vector>
 
-#include "cpu/kernels/exp.h"
 #include "cpu/kernels/layout.h"
 #include "cpu/kernels/unpack.h"
 #include "quant/decode.h"
@@ -16,6 +15,8 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 // After it:
 #include <hwy/highway.h>
+
+#include "cpu/kernels/exp-inl.h"
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 
@@ -342,29 +343,8 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   for (; i < n; ++i) y[i] = x[i] * scale * weight[i];
 }
 
-/// exp.h in vectors, without its care for NaN.
-HWY_INLINE VF exp(VF x) {
-  using C = ExpConstants;
-  const D d;
-  const DI di;
-  x = hn::Min(hn::Max(x, hn::Set(d, C::kMin)), hn::Set(d, C::kMax));
-  const VF round = hn::Set(d, C::kRound);
-  const VF shifted = hn::Add(hn::Mul(x, hn::Set(d, C::kLog2E)), round);
-  const VI n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, round));
-  const VF nf = hn::Sub(shifted, round);
-  VF r = hn::NegMulAdd(nf, hn::Set(d, C::kLn2High), x);
-  r = hn::NegMulAdd(nf, hn::Set(d, C::kLn2Low), r);
-  VF p = hn::Set(d, C::kPolynomial[0]);
-  for (int i = 1; i < 8; ++i) p = hn::MulAdd(p, r, hn::Set(d, C::kPolynomial[i]));
-  const VI half = hn::ShiftRight<1>(n);
-  const VI bias = hn::Set(di, 127);
-  const VF a = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
-  const VF b = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(n, half), bias)));
-  return hn::Mul(hn::Mul(p, a), b);
-}
-
 HWY_INLINE VF silu_times(VF gate, VF up) {
-  const VF divisor = hn::Add(hn::Set(D(), 1.0f), exp(hn::Neg(gate)));
+  const VF divisor = hn::Add(hn::Set(D(), 1.0f), exp(D(), hn::Neg(gate)));
   return hn::Mul(hn::Div(gate, divisor), up);
 }
 
