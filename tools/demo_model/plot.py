@@ -7,7 +7,7 @@ import sys
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 60, 150, 30, 50
 X_MAX, Y_MIN, Y_MAX = 23.0, 2.9, 3.9
-STYLES = {"long": ("#b0b0b0", "too long: 22 epochs"), "t": ("#4a7ebb", "teachers"),
+STYLES = {"long": ("#b0b0b0", "first attempt"), "t": ("#4a7ebb", "teachers"),
           "student": ("#c0392b", "student"), "polished": ("#27803b", "polished")}
 
 
