@@ -112,6 +112,7 @@ void read_delta_net(const Keys& keys, Config& config) {
   const int64_t value_dim = int64_t{config.n_v_heads} * config.state_dim;
   const int64_t key_dim = int64_t{config.n_k_heads} * config.state_dim;
   require_int(keys, "the width of DeltaNet", 2 * key_dim + 2 * value_dim);
+  require_int(keys, "the state of DeltaNet", value_dim * config.state_dim);
   const int inner = keys.count("ssm.inner_size");
   if (inner != value_dim)
     keys.reject("ssm.inner_size", fmt::format("{} has to be time_step_rank {} x state_size {}", inner,
