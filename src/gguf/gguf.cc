@@ -53,18 +53,12 @@ File::File(const std::string& path) : path_(path) {
   const std::string suffix = split_suffix(split.index, split.count);
   if (!path.ends_with(suffix)) {
     fail(
-        "{}: this is part {} of {} of a split model, but its name does not end in {}, so the other parts "
-        "cannot "
-        "be found; give all parts the names they were published with",
+        "{}: this is part {} of {} of a split model, but its name does not end in {}; the other parts "
+        "are found by their names, so give them back",
         path, split.index + 1, split.count, suffix);
   }
   const std::string stem = path.substr(0, path.size() - suffix.size());
   for (uint64_t i = 0; i < split.count; ++i) {
-    if (i == split.index) {
-      add_shard(path, named.bytes(), std::move(header));
-      shards_.push_back(std::move(named));
-      continue;
-    }
     const std::string part = stem + split_suffix(i, split.count);
     MappedFile file(part);
     Header part_header = parse_header(part, file.bytes());
