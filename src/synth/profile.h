@@ -16,17 +16,22 @@ inline constexpr int kGroup = 256;
 struct Knobs {
   float embedding_rms = 0.1f;       ///< of the token groups
   float common_energy = 1.0f;       ///< of the embedding in the common group, which all tokens share
-  float context_energy = 0.3f;      ///< of the embedding in the context groups
+  float context_energy = 0.05f;     ///< of the embedding in the context groups
   float context_first = 1.0f;       ///< what the first layer's mixer adds to the context groups
-  float context_rate = 0.03f;       ///< what each later mixer adds to them, relative to what is there
+  float context_rate = 0.036f;      ///< what each later mixer adds to them, relative to what is there
   float context_ffn_rate = 0.005f;  ///< what each layer's experts add to them, relative to what is there
-  float growth = 5;                 ///< energy of the token groups behind the last layer
-  float mixer_share = 0.5f;        ///< of that growth, from attention and DeltaNet; the rest from the experts
-  float router_deviation = 1.5f;   ///< standard deviation of the router's logits
+  float token_rate = 0.034f;        ///< what each layer adds to the token groups, relative to what is there
+  float mixer_share = 0.12f;        ///< of that, from attention and DeltaNet; the rest from the experts
+  float router_deviation = 1.5f;    ///< standard deviation of the router's logits
   float router_popularity = 0.2f;  ///< share of their variance from the common group: the same for all tokens
-  float router_context = 0.6f;     ///< ... from the context groups: slow; the rest is the token's own
-  float query_common = 0.7f;  ///< share of the common group in DeltaNet's q and z, so that reading is steady
-  float output_context = 0.1f;  ///< share of the context groups in the output's logits
+  float router_context = 0.67f;    ///< ... from the context groups: slow; the rest is the token's own
+  float query_common = 0.97f;  ///< share of the common group in DeltaNet's q and z, so that reading is steady
+  float value_common = 0.05f;  ///< share of the common group in DeltaNet's v: what is the same in all tokens
+  float conv_size =
+      0.35f;  ///< of the convolution before DeltaNet, which would keep the size of its input at 1
+  float memory_shortest = 30;    ///< tokens after which a DeltaNet head's memory has decayed to 1/e: the
+  float memory_longest = 300;    ///< range over the heads
+  float output_context = 0.06f;  ///< share of the context groups in the output's logits
 };
 
 /// The knobs a shape is written with.

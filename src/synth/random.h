@@ -70,7 +70,9 @@ inline uint64_t part_seed(uint64_t seed, std::string_view name, uint64_t index) 
   uint64_t hash = 0xcbf29ce484222325u ^ seed;  // FNV-1a
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   hash = (hash ^ seed >> 32) * 0x100000001b3u;
-  return hash + index * 0x9e3779b97f4a7c15u;
+  hash ^= index * 0xd6e8feb86659fd93u;  // near indices must not give seeds of overlapping sequences
+  hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93u;
+  return hash ^ hash >> 32;
 }
 
 }  // namespace redlite::synth

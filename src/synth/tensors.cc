@@ -141,15 +141,17 @@ class Planner {
     const std::vector<float> plain = profile_.reading(1);
     const std::vector<float> steady = profile_.reading({i, false}, 1, profile_.knobs().query_common,
                                                        0.3f * (1 - profile_.knobs().query_common));
+    const std::vector<float> own = profile_.reading({i, false}, 1, profile_.knobs().value_common, 0.3f);
     if (layout_.ssm_in) {  // by K head: q, k, v and z of its V heads
       const uint64_t k_heads = u(shape_.n_k_heads);
       TensorPlan& t = add(block(i, "ssm_in.weight"), {u(shape_.n_embd), 2 * key + 2 * value},
                           types_.type(Role::DeltaQkv, i, shape_.n_layers));
-      t.bands = {{key / k_heads, steady}, {(key + value) / k_heads, plain}, {value / k_heads, steady}};
+      t.bands = {
+          {key / k_heads, steady}, {key / k_heads, plain}, {value / k_heads, own}, {value / k_heads, steady}};
     } else {
       TensorPlan& t = add(block(i, "attn_qkv.weight"), {u(shape_.n_embd), 2 * key + value},
                           types_.type(Role::DeltaQkv, i, shape_.n_layers));
-      t.bands = {{key, steady}, {key + value, plain}};
+      t.bands = {{key, steady}, {key, plain}, {value, own}};
       reader(block(i, "attn_gate.weight"), i, Role::DeltaZ, value, steady);
     }
     if (shape_.architecture == "qwen35moe") {
@@ -158,17 +160,29 @@ class Planner {
     } else {
       reader(block(i, "ssm_ba.weight"), i, Role::DeltaBa, 2 * v_heads, plain);
     }
+    // Small inputs keep SiLU nearly linear: keys, queries and values without a mean have products without
+    // one, and the state becomes a sum of what was said lately, not of what is always the same.
     const uint64_t taps = u(shape_.conv_kernel);
-    vector(block(i, "ssm_conv1d.weight"), {taps, 2 * key + value}, [taps](Random& random, uint64_t index) {
-      return index % taps == taps - 1 ? 0.8f + 0.2f * random.normal() : 0.35f * random.normal();
+    const float size = profile_.knobs().conv_size;
+    vector(
+        block(i, "ssm_conv1d.weight"), {taps, 2 * key + value}, [taps, size](Random& random, uint64_t index) {
+          return size * (index % taps == taps - 1 ? 0.8f + 0.2f * random.normal() : 0.35f * random.normal());
+        });
+    // Decay in one token is exp(softplus(a + dt) * ssm_a). Rates ssm_a from -16 to -1, as models are
+    // initialised with, spread over the heads, and the step dt that gives a head its length of memory when a
+    // is 0.
+    const auto rate = [](uint64_t head) {
+      const double golden = 0.6180339887 * static_cast<double>(head + 1);
+      return static_cast<float>(1 + 15 * (golden - std::floor(golden)));
+    };
+    const float shortest = profile_.knobs().memory_shortest;
+    const float longest = profile_.knobs().memory_longest;
+    vector(block(i, "ssm_dt.bias"), {v_heads}, [=](Random& random, uint64_t head) {
+      const float memory = std::exp(random.uniform(std::log(shortest), std::log(longest)));
+      return std::log(std::expm1(1 / (memory * rate(head))));
     });
-    // Steps from 0.001 to 0.1 and rates from 1 to 16 as the model is initialised with: memories from one
-    // token to hundreds.
-    vector(block(i, "ssm_dt.bias"), {v_heads}, [](Random& random, uint64_t) {
-      const float step = std::exp(random.uniform(std::log(0.001f), std::log(0.1f)));
-      return std::log(std::expm1(step));
-    });
-    vector(block(i, "ssm_a"), {v_heads}, [](Random& random, uint64_t) { return -random.uniform(1, 16); });
+    vector(block(i, "ssm_a"), {v_heads},
+           [=](Random& random, uint64_t head) { return -rate(head) * (1 + 0.05f * random.normal()); });
     norm(block(i, "ssm_norm.weight"), shape_.state_dim);
     add(block(i, "ssm_out.weight"), {value, u(shape_.n_embd)},
         types_.type(Role::DeltaOutput, i, shape_.n_layers))

@@ -248,7 +248,7 @@ TEST(Synth, StatesHowItWasMade) {
   EXPECT_EQ(f.get_string("redlite.synth.mix"), "published");
   EXPECT_EQ(f.get_string("redlite.synth.types"), "q=Q8_0");
   EXPECT_EQ(f.get_string("redlite.synth.layout"), "mtp");
-  EXPECT_GT(f.get_float("redlite.synth.growth"), 1.0);
+  EXPECT_GT(f.get_float("redlite.synth.token_rate"), 0.01);
   EXPECT_EQ(file.bytes(), std::filesystem::file_size(file.path()));
 }
 
