@@ -14,10 +14,11 @@ export async function withModel(path, use) {
 }
 
 // One sequence with the settings that make the judge comparable: K/V in f32 and no flash attention, where its
-// defaults would round K/V to f16. `batch`: tokens evaluated at once.
+// defaults would round K/V to f16. One thread: several spin where the machine is busy, which takes far longer than
+// the tiny models. `batch`: tokens evaluated at once.
 async function withSequence(model, {context, batch}, use) {
   const ctx = await model.createContext({
-    contextSize: context, batchSize: batch, sequences: 1, threads: 2, flashAttention: false,
+    contextSize: context, batchSize: batch, sequences: 1, threads: 1, flashAttention: false,
     experimentalKvCacheKeyType: 'F32', experimentalKvCacheValueType: 'F32',
   });
   try {

@@ -1,21 +1,21 @@
 // Counts checks and prints those that fail; sections print a line each.
 export class Report {
-  constructor() {
+  constructor(print = console.log) {
+    this.print = print;
     this.failures = 0;
     this.checks = 0;
   }
-  check(name, ok, why = () => '') {
+  check(name, ok, why) {
     this.checks++;
     if (ok) return;
     this.failures++;
-    console.log(`FAIL ${name}: ${why()}`);
+    this.print(`FAIL ${name}: ${why()}`);
   }
   async section(name, run) {
-    const checks = this.checks;
-    const failures = this.failures;
+    const {checks, failures} = this;
     const begin = Date.now();
     await run();
     const seconds = ((Date.now() - begin) / 1000).toFixed(1);
-    console.log(`${name}: ${this.checks - checks} checks, ${this.failures - failures} failed, ${seconds} s`);
+    this.print(`${name}: ${this.checks - checks} checks, ${this.failures - failures} failed, ${seconds} s`);
   }
 }
