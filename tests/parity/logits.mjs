@@ -55,12 +55,25 @@ function shippedNoise(shipped, exact) {
 
 const short = (x) => x.toExponential(1);
 
-export function checkSharp(report, name, judge, reference) {
-  const kl = median(divergences(judge.logits, reference));
-  const top1 = compareTop1(judge.logits, reference, judge.noise);
+export function checkSharp(report, name, judge, rows) {
+  const kl = median(divergences(judge.logits, rows));
+  const top1 = compareTop1(judge.logits, rows, judge.noise);
   report.check(`${name}: sharp`, kl <= SHARP_BOUND, () => `median divergence ${short(kl)}, bound ${short(SHARP_BOUND)}`);
   report.check(`${name}: sharp top-1`, top1.unexcused === 0, () => `${top1.unexcused} likeliest tokens differ`);
   return {kl, excused: top1.different - top1.unexcused};
+}
+
+// `shipped` and `exact`: the judge on the file and on its F32 twin. Returns the divergences and how many likeliest
+// tokens were excused.
+export function checkShipped(report, name, {shipped, exact}, rows) {
+  const own = median(divergences(shipped.logits, exact.logits));
+  const bound = Math.max(SHIPPED_FACTOR * own, SHARP_BOUND);
+  const all = divergences(shipped.logits, rows);
+  const top1 = compareTop1(shipped.logits, rows, shippedNoise(shipped, exact));
+  report.check(`${name}: as shipped`, median(all) <= bound,
+               () => `median divergence ${short(median(all))}, bound ${short(bound)}`);
+  report.check(`${name}: top-1 as shipped`, top1.unexcused === 0, () => `${top1.unexcused} likeliest tokens differ`);
+  return {divergences: all, excused: top1.different - top1.unexcused};
 }
 
 async function checkModel(report, folder, spec, seed) {
@@ -68,30 +81,22 @@ async function checkModel(report, folder, spec, seed) {
   const twin = f32Twin(file);
   const tokens = randomTokens(seed, 1000);  // of 1024
   const reference = redliteLogits(file, tokens, 'reference');
-  const nVocab = reference[0].length;
   const cpu = redliteLogits(file, tokens, 'cpu');
-  const exact = await judgeLogits(twin, tokens, nVocab);
-  const shipped = await judgeLogits(file, tokens, nVocab);
+  const cpuOnTwin = redliteLogits(twin, tokens, 'cpu');
+  const nVocab = reference[0].length;
+  const judge = {exact: await judgeLogits(twin, tokens, nVocab), shipped: await judgeLogits(file, tokens, nVocab)};
   fs.rmSync(file);
   fs.rmSync(twin);
 
-  const sharp = checkSharp(report, spec.name, exact, reference);
-  const own = divergences(shipped.logits, exact.logits);
-  const noise = shippedNoise(shipped, exact);
-  const result = {own, reference: divergences(shipped.logits, reference), cpu: divergences(shipped.logits, cpu)};
-  const bound = Math.max(SHIPPED_FACTOR * median(own), SHARP_BOUND);
-  const told = [['reference', reference], ['cpu', cpu]].map(([backend, rows]) => {
-    const distance = median(result[backend]);
-    const top1 = compareTop1(shipped.logits, rows, noise);
-    report.check(`${spec.name}: ${backend} as shipped`, distance <= bound,
-                 () => `median divergence ${short(distance)}, bound ${short(bound)}`);
-    report.check(`${spec.name}: ${backend} top-1 as shipped`, top1.unexcused === 0,
-                 () => `${top1.unexcused} likeliest tokens differ`);
-    return `${backend} ${short(distance)} (top-1: ${top1.different} excused)`;
-  });
-  console.log(`  ${spec.name.padEnd(16)} sharp ${short(sharp.kl)} (top-1: ${sharp.excused} excused); as shipped: judge ` +
-              `${short(median(own))}, ${told.join(', ')}`);
-  return result;
+  const sharp = checkSharp(report, `${spec.name}: reference`, judge.exact, reference);
+  const sharpCpu = checkSharp(report, `${spec.name}: cpu on the F32 twin`, judge.exact, cpuOnTwin);
+  const own = divergences(judge.shipped.logits, judge.exact.logits);
+  const a = checkShipped(report, `${spec.name}: reference`, judge, reference);
+  const b = checkShipped(report, `${spec.name}: cpu`, judge, cpu);
+  console.log(`  ${spec.name.padEnd(16)} sharp: reference ${short(sharp.kl)}, cpu ${short(sharpCpu.kl)}; as shipped: judge ` +
+              `${short(median(own))}, reference ${short(median(a.divergences))}, cpu ${short(median(b.divergences))}; ` +
+              `top-1 excused: ${sharp.excused + sharpCpu.excused} sharp, ${a.excused} and ${b.excused} as shipped`);
+  return {own, reference: a.divergences, cpu: b.divergences};
 }
 
 // All models. Returns nothing; the means over all of them are judged at the end, because in a single model they hang
