@@ -7,6 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/error.h"
@@ -161,6 +164,23 @@ ordered_json text_json(const gguf::File& file, std::string_view key) {
   return text != nullptr ? ordered_json(*text) : ordered_json(nullptr);
 }
 
+/// How `redlite synth` made a file: its redlite.synth.* keys; empty for other files.
+ordered_json synthetic_json(const gguf::File& file) {
+  constexpr std::string_view kPrefix = "redlite.synth.";
+  ordered_json json = ordered_json::object();
+  for (auto it = file.metadata().lower_bound(kPrefix);
+       it != file.metadata().end() && it->first.starts_with(kPrefix); ++it) {
+    std::visit(
+        [&](const auto& value) {
+          using T = std::decay_t<decltype(value)>;
+          if constexpr (!std::is_same_v<T, std::shared_ptr<const gguf::Array>>)
+            json[it->first.substr(kPrefix.size())] = value;
+        },
+        it->second);
+  }
+  return json;
+}
+
 ordered_json report(const model::Model& model) {
   const gguf::File& file = model.file();
   uint64_t file_bytes = 0;
@@ -176,6 +196,8 @@ ordered_json report(const model::Model& model) {
                        {"chat_template", file.find_value("tokenizer.chat_template") != nullptr}};
   json["weights"] = weights_json(model);
   json["memory"] = memory_json(model);
+  if (ordered_json synthetic = synthetic_json(file); !synthetic.empty())
+    json["synthetic"] = std::move(synthetic);
   // Of a token: every weight but the embedding table, of which one row is read, and the experts not selected.
   const model::Config& c = model.config();
   uint64_t parameters = 0, active = 0;
@@ -308,6 +330,12 @@ void print_report(const ordered_json& json) {
                                       tokenizer["chat_template"].get<bool>() ? "with a" : "no"));
   print_weights(json["weights"]);
   print_memory(json);
+  if (!json.contains("synthetic")) return;
+  fmt::print("\nSynthetic (docs/synthetic-models.md)\n");
+  for (const auto& [name, value] : json["synthetic"].items())
+    print_line(shown(name), value.is_number_float() ? fmt::format("{:g}", value.get<double>())
+                            : value.is_string()     ? shown(value)
+                                                    : value.dump());
 }
 
 }  // namespace

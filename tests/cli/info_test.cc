@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -78,6 +79,24 @@ TEST(Info, TableNamesTypesByRoleAndTheMemoryNeeded) {
   EXPECT_THAT(text, HasSubstr("\n  token embedding  Q6_K "));
   EXPECT_THAT(text, HasSubstr("\n  K/V per position  2048 B (f32), 1024 B (f16)\n"));
   EXPECT_THAT(text, HasSubstr("\n  least cache       --cache-mib 1\n"));
+}
+
+TEST(Info, TellsHowASyntheticModelWasMade) {
+  const std::string path = ::testing::TempDir() + "info_test_synthetic.gguf";
+  std::filesystem::remove(path);
+  output_of("synth '" + path + "' --preset tiny --seed 7 --types experts=IQ3_S");
+  const auto json = nlohmann::json::parse(output_of("info --json '" + path + "'"));
+  EXPECT_EQ(json["synthetic"]["preset"], "tiny");
+  EXPECT_EQ(json["synthetic"]["seed"], 7);
+  EXPECT_EQ(json["synthetic"]["types"], "experts=IQ3_S");
+  EXPECT_GT(json["synthetic"]["token_rate"], 0.0);
+  const std::string text = output_of("info '" + path + "'");
+  EXPECT_THAT(text, HasSubstr("Synthetic (docs/synthetic-models.md)"));
+  EXPECT_THAT(text, HasSubstr("preset            tiny"));
+  EXPECT_THAT(text, HasSubstr("token_rate        0.19\n"));
+  EXPECT_FALSE(
+      nlohmann::json::parse(output_of("info --json '" REDLITE_DEMO_MODEL "'")).contains("synthetic"));
+  std::filesystem::remove(path);
 }
 
 }  // namespace
