@@ -17,6 +17,7 @@ void add_delta_net(gguf::Writer& writer, const std::string& prefix, const Shape&
   writer.add(prefix + "ssm.inner_size", u32(shape.value_dim()));
   if (layout.recurrent_layers) {
     std::vector<bool> recurrent;
+    recurrent.reserve(static_cast<size_t>(shape.n_layers) + 1);
     for (int i = 0; i < shape.n_layers; ++i) recurrent.push_back(!shape.is_attention(i));
     if (layout.mtp) recurrent.push_back(false);
     writer.add(prefix + "attention.recurrent_layers", gguf::make_array(recurrent));

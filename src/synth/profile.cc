@@ -75,6 +75,7 @@ const Profile::Energies& Profile::at(Place place) const {
 
 std::vector<float> Profile::embedding() const {
   std::vector<float> out;
+  out.reserve(static_cast<size_t>(n_groups_));
   for (int g = 0; g < n_groups_; ++g)
     out.push_back(knobs_.embedding_rms * static_cast<float>(std::sqrt(energy(energies_[0], g))));
   if (!structured()) out.resize(1);
@@ -91,6 +92,7 @@ std::vector<float> Profile::reading(Place place, float deviation, float common, 
   const int n_token = n_groups_ - 1 - n_context_;
   const double mean = (e.common + n_context_ * e.context + n_token * e.token) / n_groups_;
   std::vector<float> out;
+  out.reserve(static_cast<size_t>(n_groups_));
   for (int g = 0; g < n_groups_; ++g) {
     const double share = is_common(g)    ? common
                          : is_context(g) ? double{context} / n_context_
@@ -102,6 +104,7 @@ std::vector<float> Profile::reading(Place place, float deviation, float common, 
 
 std::vector<float> Profile::update(const Energies& before, const Energies& after) const {
   std::vector<float> out;
+  out.reserve(static_cast<size_t>(n_groups_));
   for (int g = 0; g < n_groups_; ++g) {
     // The common group is left almost alone.
     const double added = is_common(g) ? 1e-3 * before.common : energy(after, g) - energy(before, g);

@@ -157,12 +157,14 @@ void set_architecture(Shape& shape, std::string_view preset, std::string_view ar
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
+  names.reserve(presets().size());
   for (const Preset& p : presets()) names.emplace_back(p.name);
   return names;
 }
 
 std::vector<std::string> layout_names() {
   std::vector<std::string> names;
+  names.reserve(kLayoutFlags.size());
   for (const LayoutFlag& f : kLayoutFlags) names.emplace_back(f.name);
   return names;
 }

@@ -62,6 +62,7 @@ class Planner {
   std::vector<Band> writer_bands(const std::vector<float>& update, float input_norm) const {
     std::vector<Band> bands;
     if (update.size() == 1) return {{u(shape_.n_embd), {update[0] / input_norm}}};
+    bands.reserve(update.size());
     for (const float deviation : update) bands.push_back({kGroup, {deviation / input_norm}});
     return bands;
   }

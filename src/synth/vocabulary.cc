@@ -65,6 +65,7 @@ std::vector<Merge> make_merges(size_t n) {
         if (sum - i < right.size() && merges.size() < n) keep(left[i], right[sum - i]);
   };
   std::vector<std::string> letters;
+  letters.reserve(kLetters.size());
   for (const char c : kLetters) letters.emplace_back(1, c);
   by_rank(letters, letters, [&](const std::string& a, const std::string& b) {
     merges.push_back({a, b});
