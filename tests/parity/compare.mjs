@@ -24,10 +24,7 @@ export function divergences(p, q) {
 
 export const mean = (values) => values.reduce((sum, x) => sum + x, 0) / values.length;
 
-export function quantile(values, q) {
-  return [...values].sort((a, b) => a - b)[Math.floor(q * (values.length - 1))];
-}
-export const median = (values) => quantile(values, 0.5);
+export const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(0.5 * (values.length - 1))];
 
 export const largestDifference = (a, b) => a.reduce((worst, x, i) => Math.max(worst, Math.abs(x - b[i])), 0);
 
