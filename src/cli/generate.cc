@@ -70,6 +70,8 @@ void generate(const GenerateCommand& c) {
          model.config().context_length);
 
   const OpenRunner open = open_runner(model, c.runner, c.runner.context != 0 ? c.runner.context : needed);
+  if (c.runner.cache_mib == "auto" && open.cpu && ::isatty(STDERR_FILENO))
+    fmt::print(stderr, "expert cache: {}\n", open.cache_description);
   engine::GenerateOptions options;
   options.max_tokens = c.n;
   options.sampler = c.sampler;
