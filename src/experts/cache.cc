@@ -314,12 +314,11 @@ void ExpertCache::prefetch(int layer, std::span<const int32_t> experts) {
 
 int ExpertCache::max_lease(int layer) const {
   if (!impl_->bounded) return impl_->files.n_experts;
-  const int half = impl_->bounded->pool.n_slots(layer) / 2;
-  return std::min(std::max(half, impl_->files.n_experts_used), impl_->files.n_experts);
+  return impl_->bounded->pool.largest_plan(layer, impl_->files.n_experts_used);
 }
 
 bool ExpertCache::two_leases_fit(int layer) const {
-  return !impl_->bounded || 2 * max_lease(layer) <= impl_->bounded->pool.n_slots(layer);
+  return !impl_->bounded || impl_->bounded->pool.two_plans_fit(layer, impl_->files.n_experts_used);
 }
 
 bool ExpertCache::prefetching() const {

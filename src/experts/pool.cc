@@ -1,14 +1,17 @@
 #include "experts/pool.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 
 namespace redlite::experts {
 
-ExpertPool::ExpertPool(std::vector<int> class_of_layer, int n_experts, const std::vector<SlotClass>& classes)
+ExpertPool::ExpertPool(std::vector<int> class_of_layer, int n_experts, const std::vector<SlotClass>& classes,
+                       std::unique_ptr<EvictionOrder> order)
     : class_of_layer_(std::move(class_of_layer)),
       n_experts_(n_experts),
+      order_(std::move(order)),
       slot_of_(class_of_layer_.size() * static_cast<size_t>(n_experts), -1) {
   for (const SlotClass& size : classes) {
     Class c;
@@ -22,7 +25,7 @@ ExpertPool::ExpertPool(std::vector<int> class_of_layer, int n_experts, const std
       Slot slot;
       slot.slot_class = static_cast<int32_t>(classes_.size()) - 1;
       slots_.push_back(slot);
-      make_newest(n_slots() - 1);
+      order_->add(n_slots() - 1, slot.slot_class);
     }
   }
   for (const int c : class_of_layer_) {
@@ -46,15 +49,15 @@ Plan ExpertPool::acquire(int layer, std::span<const int32_t> experts) {
     if (entry.hit && slots_[static_cast<size_t>(entry.slot)].pins++ == 0) --slot_class.unpinned;
     plan.entries.push_back(entry);
   }
-  int32_t candidate = slot_class.oldest;
+  int32_t candidate = order_->first(class_of(layer));
   for (PlanEntry& entry : plan.entries) {
     if (!entry.hit) {
       RL_CHECK(slot_of(entry.key) < 0, "expert {} asked for twice", entry.key.expert);
       while (slots_[static_cast<size_t>(candidate)].pins > 0) {
-        candidate = slots_[static_cast<size_t>(candidate)].newer;
+        candidate = order_->after(candidate);
       }
       entry.slot = candidate;
-      candidate = slots_[static_cast<size_t>(candidate)].newer;
+      candidate = order_->after(candidate);
       Slot& victim = slots_[static_cast<size_t>(entry.slot)];
       if (victim.key.layer >= 0) slot_of_[index(victim.key)] = -1;
       victim.key = entry.key;
@@ -65,11 +68,8 @@ Plan ExpertPool::acquire(int layer, std::span<const int32_t> experts) {
     }
     entry.generation = slots_[static_cast<size_t>(entry.slot)].generation;
   }
-  // Only now the order of use changes: the candidate above walks the order as it was.
-  for (const PlanEntry& entry : plan.entries) {
-    unlink(entry.slot);
-    make_newest(entry.slot);
-  }
+  // Only now the order changes: the candidate above walks it as it was.
+  for (const PlanEntry& entry : plan.entries) order_->use(entry.slot, entry.key, entry.hit);
   return plan;
 }
 
@@ -92,8 +92,7 @@ void ExpertPool::invalidate(const PlanEntry& entry) {
   RL_CHECK(slot.key == entry.key, "slot {} was invalidated before", entry.slot);
   slot_of_[index(slot.key)] = -1;
   slot.key = {};
-  unlink(entry.slot);
-  make_oldest(entry.slot);
+  order_->forget(entry.slot);
 }
 
 int ExpertPool::available(int layer) const {
@@ -107,6 +106,10 @@ int ExpertPool::needed(int layer, std::span<const int32_t> experts) const {
     if (slot < 0 || pins(slot) == 0) ++count;
   }
   return count;
+}
+
+int ExpertPool::largest_plan(int layer, int n_experts_used) const {
+  return std::min(std::max(n_slots(layer) / 2, n_experts_used), n_experts_);
 }
 
 int32_t ExpertPool::slot_of(ExpertKey key) const {
@@ -153,31 +156,6 @@ ExpertPool::Slot& ExpertPool::checked(const PlanEntry& entry) {
   RL_CHECK(slot.pins > 0, "slot {} of layer {} expert {} is not pinned", entry.slot, entry.key.layer,
            entry.key.expert);
   return slot;
-}
-
-void ExpertPool::unlink(int32_t slot) {
-  Slot& s = slots_[static_cast<size_t>(slot)];
-  Class& c = classes_[static_cast<size_t>(s.slot_class)];
-  (s.older >= 0 ? slots_[static_cast<size_t>(s.older)].newer : c.oldest) = s.newer;
-  (s.newer >= 0 ? slots_[static_cast<size_t>(s.newer)].older : c.newest) = s.older;
-}
-
-void ExpertPool::make_newest(int32_t slot) {
-  Slot& s = slots_[static_cast<size_t>(slot)];
-  Class& c = classes_[static_cast<size_t>(s.slot_class)];
-  s.newer = -1;
-  s.older = c.newest;
-  (s.older >= 0 ? slots_[static_cast<size_t>(s.older)].newer : c.oldest) = slot;
-  c.newest = slot;
-}
-
-void ExpertPool::make_oldest(int32_t slot) {
-  Slot& s = slots_[static_cast<size_t>(slot)];
-  Class& c = classes_[static_cast<size_t>(s.slot_class)];
-  s.older = -1;
-  s.newer = c.oldest;
-  (s.newer >= 0 ? slots_[static_cast<size_t>(s.newer)].older : c.newest) = slot;
-  c.oldest = slot;
 }
 
 }  // namespace redlite::experts

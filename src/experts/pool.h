@@ -2,17 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-namespace redlite::experts {
+#include "experts/eviction.h"
 
-/// One routed expert of one layer.
-struct ExpertKey {
-  int32_t layer = -1;
-  int32_t expert = -1;
-  bool operator==(const ExpertKey&) const = default;
-};
+namespace redlite::experts {
 
 /// Slots of one size. A layer belongs to the class of its triplet size.
 struct SlotClass {
@@ -34,24 +30,25 @@ struct Plan {
 };
 
 /// The bookkeeping of a bounded expert cache: which expert is in which slot, which slots are pinned, which is
-/// the least recently used. No I/O, no threads, no memory but its tables, so that it can be property-tested
-/// and its policy simulated.
+/// given away next. No I/O, no threads, no memory but its tables, so that it can be property-tested and
+/// policies simulated.
 ///
 /// A slot has a key, a generation (bumped whenever it is given a new key) and a pin count. A pinned slot is
 /// never given away. Classes are never mixed.
 ///
 /// An expert is used when it is acquired, hit or not, in the order of the ids of one acquire(); releasing is
-/// no use. The victim is the unpinned slot whose last use is the longest ago; slots without a key come before
-/// all others. Every operation is O(1) an expert, but for the pinned slots that the search for victims
-/// passes: it starts at the least recently used slot, and pinned ones are nearly always recent.
+/// no use. The victim is the first unpinned slot in the order of eviction, where slots without a key come
+/// before all others. Every operation is O(1) an expert (but for what the order takes), and the pinned slots
+/// that the search for victims passes: they are nearly always recent.
 class ExpertPool {
  public:
   /// `class_of_layer[l]` is the index into `classes` for layer l.
-  ExpertPool(std::vector<int> class_of_layer, int n_experts, const std::vector<SlotClass>& classes);
+  ExpertPool(std::vector<int> class_of_layer, int n_experts, const std::vector<SlotClass>& classes,
+             std::unique_ptr<EvictionOrder> order = std::make_unique<LeastRecentlyUsed>());
 
-  /// Pins the given distinct experts of a layer: those resident are hits, the others get the least recently
-  /// used unpinned slots of the class, whose old keys are forgotten. Aborts when fewer slots are unpinned
-  /// than needed(layer, experts).
+  /// Pins the given distinct experts of a layer: those resident are hits, the others get the unpinned slots
+  /// of the class that come first in the order of eviction, whose old keys are forgotten. Aborts when fewer
+  /// slots are unpinned than needed(layer, experts).
   Plan acquire(int layer, std::span<const int32_t> experts);
 
   /// Unpins. Checks that no slot of the plan changed its generation meanwhile.
@@ -68,6 +65,14 @@ class ExpertPool {
   int available(int layer) const;
   /// Unpinned slots that acquiring these distinct experts would pin.
   int needed(int layer, std::span<const int32_t> experts) const;
+
+  /// Most experts of a layer to acquire at once, for tokens that use `n_experts_used` each: half the class,
+  /// so that a second plan fits, or what one token needs where that is more.
+  int largest_plan(int layer, int n_experts_used) const;
+  /// True when two plans of that size may live at the same time.
+  bool two_plans_fit(int layer, int n_experts_used) const {
+    return 2 * largest_plan(layer, n_experts_used) <= n_slots(layer);
+  }
 
   bool resident(ExpertKey key) const { return slot_of(key) >= 0; }
   int32_t slot_of(ExpertKey key) const;  ///< -1: not resident
@@ -86,8 +91,6 @@ class ExpertPool {
   struct Slot {
     ExpertKey key;
     uint64_t generation = 0;
-    int32_t older = -1;  ///< the neighbours in the order of use
-    int32_t newer = -1;
     int32_t pins = 0;
     int32_t slot_class = 0;
   };
@@ -95,19 +98,15 @@ class ExpertPool {
     SlotClass size;
     int32_t first_slot = 0;
     size_t offset = 0;  ///< of the first slot in the arena
-    int32_t oldest = -1;
-    int32_t newest = -1;
     int32_t unpinned = 0;
   };
 
   size_t index(ExpertKey key) const;
   Slot& checked(const PlanEntry& entry);
-  void unlink(int32_t slot);
-  void make_newest(int32_t slot);
-  void make_oldest(int32_t slot);
 
   std::vector<int> class_of_layer_;
   int n_experts_;
+  std::unique_ptr<EvictionOrder> order_;
   std::vector<Class> classes_;
   std::vector<Slot> slots_;
   std::vector<int32_t> slot_of_;  ///< [layer * n_experts + expert]
