@@ -1,0 +1,277 @@
+#include "gpu/device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "gpu/emulator/executor.h"
+#include "gpu/emulator/guarded_memory.h"
+
+namespace redlite::gpu {
+namespace {
+
+using emulator::Executor;
+using emulator::Node;
+using emulator::NodePtr;
+
+/// Captured work: nodes in the order of capture, so that predecessors come first.
+class EmulatorGraph : public Graph {
+ public:
+  struct Step {
+    std::function<void()> work;
+    std::vector<size_t> after;
+  };
+  size_t kernels() const override { return n_kernels; }
+
+  std::vector<Step> steps;
+  size_t n_kernels = 0;
+};
+
+constexpr size_t kNoStep = SIZE_MAX;
+
+class EmulatorEvent : public Event {
+ public:
+  explicit EmulatorEvent(Executor& executor) : executor_(executor) {}
+
+  bool done() override {
+    executor_.throw_failure();
+    return !node || executor_.done(node);
+  }
+  double milliseconds_since(const Event& start) const override {
+    const auto& from = static_cast<const EmulatorEvent&>(start);
+    RL_CHECK(node && from.node, "an event that was never recorded");
+    return node->finished_at - from.node->finished_at;
+  }
+
+  NodePtr node;
+  std::shared_ptr<EmulatorGraph> graph;  ///< the capture in which it was recorded last
+  size_t step = kNoStep;
+
+ private:
+  Executor& executor_;
+};
+
+class EmulatorDevice;
+
+class EmulatorStream : public Stream {
+ public:
+  explicit EmulatorStream(EmulatorDevice& device) : device_(device) {}
+  ~EmulatorStream() override;
+
+  void copy(void* to, const void* from, size_t bytes) override;
+  void fill(void* to, uint8_t value, size_t bytes) override;
+  void record(Event& event) override;
+  void wait(const Event& event) override;
+  void begin_capture() override;
+  std::unique_ptr<Graph> end_capture() override;
+  void replay(const Graph& graph) override;
+  void synchronize(std::chrono::milliseconds limit) override;
+  void launch_kernel(const Kernel& kernel, const Shape& shape, const void* params) override;
+
+ private:
+  void enqueue(std::function<void()> work);
+
+  EmulatorDevice& device_;
+  NodePtr last_;
+  std::shared_ptr<EmulatorGraph> graph_;  ///< being captured
+  bool started_capture_ = false;
+  std::vector<size_t> last_steps_;  ///< the graph's steps that the next one follows
+};
+
+class EmulatorDevice : public Device {
+ public:
+  explicit EmulatorDevice(const EmulatorOptions& options)
+      : options_(options), executor_(options.seed, options.threads) {
+    info_.name = "emulator";
+    info_.multiprocessors = 4;
+    info_.total_memory = options.memory;
+    info_.max_shared_bytes = size_t{227} << 10;
+    info_.compute_capability = 90;
+  }
+
+  size_t free_memory() const override { return options_.memory - memory().device; }
+  std::unique_ptr<Stream> create_stream() override { return std::make_unique<EmulatorStream>(*this); }
+  std::unique_ptr<Event> create_event() override { return std::make_unique<EmulatorEvent>(executor_); }
+
+  const EmulatorOptions& options() const { return options_; }
+  Executor& executor() { return executor_; }
+
+ protected:
+  void* do_allocate(size_t bytes) override {
+    if (bytes > free_memory()) fail("the emulator's memory is full");
+    return keep(bytes);
+  }
+  void do_free(void* address, size_t) noexcept override { blocks_.erase(address); }
+  void* do_allocate_host(size_t bytes, void** on_device) override { return *on_device = keep(bytes); }
+  void do_free_host(void* address, size_t) noexcept override { blocks_.erase(address); }
+  void* do_register(void* address, size_t, bool) override { return address; }
+  void do_unregister(void*, size_t) noexcept override {}
+
+ private:
+  void* keep(size_t bytes) {
+    emulator::GuardedMemory memory;
+    try {
+      memory.resize(bytes, options_.poison);
+    } catch (const std::bad_alloc&) {
+      fail("the system is out of memory");
+    }
+    void* address = memory.data();
+    blocks_.emplace(address, std::move(memory));
+    return address;
+  }
+
+  EmulatorOptions options_;
+  std::map<void*, emulator::GuardedMemory> blocks_;
+  Executor executor_;
+};
+
+EmulatorStream::~EmulatorStream() {
+  // What is still queued may use memory that its owner frees next.
+  try {
+    if (last_) device_.executor().wait(last_, std::chrono::hours(1));
+  } catch (const Error&) {  // was reported, or will be, by whoever uses the device next
+  }
+}
+
+void EmulatorStream::enqueue(std::function<void()> work) {
+  if (graph_) {
+    graph_->steps.push_back({std::move(work), std::exchange(last_steps_, {graph_->steps.size()})});
+    return;
+  }
+  auto node = std::make_shared<Node>();
+  node->work = std::move(work);
+  if (last_) node->after.push_back(last_);
+  last_ = node;
+  device_.executor().submit(node);
+}
+
+void EmulatorStream::copy(void* to, const void* from, size_t bytes) {
+  device_.check_fault(Call::copy, "copy");
+  enqueue([=] { std::memcpy(to, from, bytes); });
+}
+
+void EmulatorStream::fill(void* to, uint8_t value, size_t bytes) {
+  device_.check_fault(Call::fill, "fill");
+  enqueue([=] { std::memset(to, value, bytes); });
+}
+
+void EmulatorStream::launch_kernel(const Kernel& kernel, const Shape& shape, const void* params) {
+  device_.check_fault(Call::launch, "launch");
+  if (shape.threads == 0 || shape.threads % emulator::kWarpSize != 0 ||
+      shape.threads > emulator::kMaxThreads || size_t{shape.grid.x} * shape.grid.y * shape.grid.z == 0 ||
+      shape.grid.y > 65535 || shape.grid.z > 65535 ||
+      kernel.emulator.shared_bytes + shape.dynamic_shared > device_.info().max_shared_bytes) {
+    fail("GPU: launch of {} with grid {} x {} x {}, {} threads, {} + {} bytes of shared memory", kernel.name,
+         shape.grid.x, shape.grid.y, shape.grid.z, shape.threads, kernel.emulator.shared_bytes,
+         shape.dynamic_shared);
+  }
+  const auto* bytes = static_cast<const std::byte*>(params);
+  // 16-byte aligned, as parameters may be.
+  struct alignas(16) Chunk {
+    std::byte bytes[16];
+  };
+  std::vector<Chunk> copy((kernel.params_bytes + 15) / 16);
+  std::memcpy(copy.data(), bytes, kernel.params_bytes);
+  if (graph_) ++graph_->n_kernels;
+  EmulatorDevice& device = device_;
+  enqueue([&kernel, shape, copy = std::move(copy), &device] {
+    device.executor().run_grid(kernel, shape, copy.data(), device.options().poison);
+  });
+}
+
+void EmulatorStream::record(Event& event) {
+  auto& e = static_cast<EmulatorEvent&>(event);
+  e.graph = graph_;
+  if (graph_) {
+    if (last_steps_.size() != 1) enqueue([] {});
+    e.step = last_steps_[0];
+    return;
+  }
+  enqueue([] {});  // a node of its own, for its time
+  e.node = last_;
+}
+
+void EmulatorStream::wait(const Event& event) {
+  const auto& e = static_cast<const EmulatorEvent&>(event);
+  if (e.graph) {
+    RL_CHECK(!graph_ || graph_ == e.graph, "an event of another capture");
+    graph_ = e.graph;
+    last_steps_.push_back(e.step);
+    return;
+  }
+  RL_CHECK(!graph_, "a captured stream waits for an event recorded outside");
+  if (!e.node) return;
+  enqueue([] {});
+  last_->after.push_back(e.node);
+}
+
+void EmulatorStream::begin_capture() {
+  RL_CHECK(!graph_, "nested capture");
+  graph_ = std::make_shared<EmulatorGraph>();
+  started_capture_ = true;
+}
+
+std::unique_ptr<Graph> EmulatorStream::end_capture() {
+  RL_CHECK(graph_ && started_capture_, "end_capture() on a stream that began none");
+  enqueue([] {});
+  // Every step must be in front of the last one, else a stream that joined was not joined back.
+  const std::vector<EmulatorGraph::Step>& steps = graph_->steps;
+  std::vector<bool> reached(steps.size());
+  reached.back() = true;
+  for (size_t i = steps.size(); i-- > 0;) {
+    if (!reached[i]) fail("GPU: a stream that joined the capture was not joined back");
+    for (const size_t before : steps[i].after) reached[before] = true;
+  }
+  auto graph = std::make_unique<EmulatorGraph>(*graph_);
+  graph_->steps.clear();
+  graph_.reset();
+  started_capture_ = false;
+  last_steps_.clear();
+  return graph;
+}
+
+void EmulatorStream::replay(const Graph& graph) {
+  device_.check_fault(Call::replay, "replay of a graph");
+  RL_CHECK(!graph_, "a replay while capturing");
+  const auto& g = static_cast<const EmulatorGraph&>(graph);
+  EmulatorDevice& device = device_;
+  // Any order that respects the dependencies.
+  enqueue([&g, &device] {
+    std::vector<size_t> missing(g.steps.size());
+    std::vector<std::vector<size_t>> followers(g.steps.size());
+    std::vector<size_t> ready;
+    for (size_t i = 0; i < g.steps.size(); ++i) {
+      missing[i] = g.steps[i].after.size();
+      for (const size_t before : g.steps[i].after) followers[before].push_back(i);
+      if (missing[i] == 0) ready.push_back(i);
+    }
+    while (!ready.empty()) {
+      std::swap(ready[device.executor().random() % ready.size()], ready.back());
+      const size_t step = ready.back();
+      ready.pop_back();
+      g.steps[step].work();
+      for (const size_t follower : followers[step]) {
+        if (--missing[follower] == 0) ready.push_back(follower);
+      }
+    }
+  });
+}
+
+void EmulatorStream::synchronize(std::chrono::milliseconds limit) {
+  device_.check_fault(Call::synchronize, "synchronisation");
+  if (last_ && !device_.executor().wait(last_, limit)) {
+    fail("GPU: the work of a stream is not done after {} ms", limit.count());
+  }
+  device_.executor().throw_failure();
+}
+
+}  // namespace
+
+std::unique_ptr<Device> open_emulator(const EmulatorOptions& options) {
+  return std::make_unique<EmulatorDevice>(options);
+}
+
+}  // namespace redlite::gpu

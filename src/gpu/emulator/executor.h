@@ -1,0 +1,68 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cpu/thread_pool.h"
+#include "gpu/emulator/machine.h"
+
+namespace redlite::gpu::emulator {
+
+/// A piece of work and what must be done before it.
+struct Node {
+  std::function<void()> work;
+  std::vector<std::shared_ptr<Node>> after;
+  bool done = false;
+  double finished_at = 0;  ///< milliseconds of the steady clock
+};
+using NodePtr = std::shared_ptr<Node>;
+
+/// Does submitted work in the background: one node at a time, picked by chance from those whose predecessors
+/// are done, so that nobody comes to rely on an order that was not asked for. After a failure nothing more is
+/// run, as on a GPU whose context is lost.
+class Executor {
+ public:
+  Executor(uint64_t seed, int threads);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  void submit(const NodePtr& node);
+  /// False if `node` is still not done after `limit`. Throws the failure, if there was one.
+  bool wait(const NodePtr& node, std::chrono::milliseconds limit);
+  bool done(const NodePtr& node);
+  void throw_failure();
+
+  // For the work of nodes:
+
+  /// Runs all blocks of a launch, in random order, on all threads.
+  void run_grid(const Kernel& kernel, const Shape& shape, const void* params, bool poison);
+  uint64_t random() { return random_(); }
+
+ private:
+  void loop();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<NodePtr> pending_;
+  std::string failure_;
+  bool stop_ = false;
+
+  // The executing thread's own.
+  std::mt19937_64 random_;
+  cpu::ThreadPool pool_;
+  std::vector<std::unique_ptr<Multiprocessor>> machines_;  ///< one for each thread, made by it
+  std::vector<uint32_t> order_;
+
+  std::thread thread_;  ///< last: it uses everything above
+};
+
+}  // namespace redlite::gpu::emulator

@@ -1,0 +1,150 @@
+#include "gpu/device.h"
+
+#include <gmock/gmock.h>
+
+#include <vector>
+
+#include "base/error.h"
+#include "gpu/simt.h"
+
+namespace redlite::gpu {
+namespace {
+
+using testing::HasSubstr;
+
+/// y[i] = a * x[i] + the sum of x over the 32 values around it
+struct Example {
+  static constexpr const char* kName = "example";
+  struct Params {
+    const float* x;  // [n]
+    float* y;        // [n]
+    float a;
+    int n;
+  };
+  struct Shared {};
+  static RL_DEVICE void run(const Params& p, Shared&) {
+    const int i = static_cast<int>(simt::block_index().x) * simt::block_threads() + simt::thread_index();
+    const float x = i < p.n ? p.x[i] : 0;
+    const float sum = simt::warp_sum(x);
+    if (i < p.n) p.y[i] = p.a * x + sum;
+  }
+};
+
+/// Spins until the host sets a flag.
+struct WaitForHost {
+  static constexpr const char* kName = "wait_for_host";
+  struct Params {
+    const uint32_t* flag;
+  };
+  struct Shared {};
+  static RL_DEVICE void run(const Params& p, Shared&) {
+    while (simt::load_acquire_system(p.flag) == 0) {
+    }
+  }
+};
+
+TEST(Device, RunsAKernel) {
+  const auto device = open_emulator();
+  const auto stream = device->create_stream();
+  constexpr int n = 1000;
+  std::vector<float> x(n), y(n);
+  for (int i = 0; i < n; ++i) x[i] = static_cast<float>(i % 17);
+  const Buffer dx = device->allocate(n * sizeof(float), "x"), dy = device->allocate(n * sizeof(float), "y");
+  stream->copy(dx.as(), x.data(), dx.bytes());
+  stream->launch<Example>({.grid = {(n + 127) / 128}, .threads = 128},
+                          {.x = dx.as<float>(), .y = dy.as<float>(), .a = 3, .n = n});
+  stream->copy(y.data(), dy.as(), dy.bytes());
+  stream->synchronize();
+  for (int i = 0; i < n; ++i) {
+    float sum = 0;
+    for (int j = i / 32 * 32; j < i / 32 * 32 + 32 && j < n; ++j) sum += x[j];
+    ASSERT_EQ(y[i], 3 * x[i] + sum) << i;
+  }
+}
+
+TEST(Device, ReplaysACapturedGraph) {
+  const auto device = open_emulator();
+  const auto first = device->create_stream(), second = device->create_stream();
+  constexpr int n = 32;
+  const Buffer x = device->allocate(n * sizeof(float), "x"), y = device->allocate(n * sizeof(float), "y"),
+               z = device->allocate(n * sizeof(float), "z");
+  const Shape shape{.grid = {1}, .threads = 32};
+  const auto forked = device->create_event(), joined = device->create_event();
+  first->begin_capture();
+  first->launch<Example>(shape, {x.as<float>(), y.as<float>(), 1, n});
+  first->record(*forked);
+  second->wait(*forked);
+  second->launch<Example>(shape, {y.as<float>(), z.as<float>(), 0, n});
+  second->record(*joined);
+  first->wait(*joined);
+  first->launch<Example>(shape, {z.as<float>(), x.as<float>(), 1, n});
+  const auto graph = first->end_capture();
+  EXPECT_EQ(graph->kernels(), 3u);
+
+  std::vector<float> values(n, 1);
+  first->copy(x.as(), values.data(), x.bytes());
+  for (int i = 0; i < 2; ++i) first->replay(*graph);
+  first->copy(values.data(), x.as(), x.bytes());
+  first->synchronize();
+  // y = 33 x, z = 32 y, x = 33 z
+  const float step = 33.0f * 32 * 33;
+  EXPECT_THAT(values, testing::Each(step * step));
+}
+
+TEST(Device, FindsAStreamThatIsNotJoinedBack) {
+  const auto device = open_emulator();
+  const auto first = device->create_stream(), second = device->create_stream();
+  const Buffer x = device->allocate(4, "x");
+  const auto forked = device->create_event();
+  first->begin_capture();
+  first->record(*forked);
+  second->wait(*forked);
+  second->fill(x.as(), 0, 4);
+  EXPECT_THROW(first->end_capture(), Error);
+}
+
+TEST(Device, CountsMemoryAndNamesWhatDidNotFit) {
+  const auto device = open_emulator({.memory = 1000});
+  {
+    const Buffer a = device->allocate(600, "a");
+    EXPECT_EQ(device->memory().device, 600u);
+    try {
+      (void)device->allocate(600, "the expert cache");
+      ADD_FAILURE();
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("the expert cache"));
+    }
+    EXPECT_EQ(device->free_memory(), 400u);
+  }
+  EXPECT_EQ(device->memory().device, 0u);
+  EXPECT_EQ(device->memory().device_peak, 600u);
+}
+
+TEST(Device, InjectsFaults) {
+  const auto device = open_emulator();
+  const auto stream = device->create_stream();
+  const Buffer a = device->allocate(16, "a");
+  device->set_fault_hook([](Call call) { return call == Call::fill || call == Call::allocate; });
+  EXPECT_THROW(stream->fill(a.as(), 0, 16), Error);
+  EXPECT_THROW((void)device->allocate(16, "b"), Error);
+  EXPECT_EQ(device->memory().device, 16u);
+  device->set_fault_hook({});
+  stream->fill(a.as(), 0, 16);
+  stream->synchronize();
+}
+
+TEST(Device, SynchronizeGivesUp) {
+  const auto device = open_emulator();
+  const auto stream = device->create_stream();
+  const HostBuffer flag = device->allocate_host(4, "flag");
+  *flag.host<uint32_t>() = 0;
+  stream->launch<WaitForHost>({}, {flag.on_device<uint32_t>()});
+  EXPECT_THROW(stream->synchronize(std::chrono::milliseconds(20)), Error);
+  simt::store_release_system(flag.host<uint32_t>(), 1);
+  stream->synchronize();
+}
+
+}  // namespace
+RL_KERNEL(Example);
+RL_KERNEL(WaitForHost);
+}  // namespace redlite::gpu
