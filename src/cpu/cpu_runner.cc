@@ -270,6 +270,29 @@ void CpuRunner::reset() {
   impl_->delta.reset();
 }
 
+namespace {
+
+struct CpuMark final : model::Mark {
+  int position = 0;
+  std::vector<float> delta;
+};
+
+}  // namespace
+
+std::unique_ptr<model::Mark> CpuRunner::mark() const {
+  auto mark = std::make_unique<CpuMark>();
+  mark->position = impl_->position;
+  mark->delta = impl_->delta.copy();
+  return mark;
+}
+
+void CpuRunner::rewind(const model::Mark& mark) {
+  const auto* place = dynamic_cast<const CpuMark*>(&mark);
+  RL_CHECK(place != nullptr && place->position <= impl_->position, "position {}", impl_->position);
+  impl_->position = place->position;
+  impl_->delta.restore(place->delta);
+}
+
 experts::CacheStats CpuRunner::cache_stats() const {
   return impl_->cache.stats();
 }

@@ -36,6 +36,8 @@ class CpuRunner final : public model::Runner {
   int position() const override;
   int capacity() const override;
   void reset() override;
+  std::unique_ptr<model::Mark> mark() const override;
+  void rewind(const model::Mark& mark) override;
 
   experts::CacheStats cache_stats() const;
   StageTimes stage_times() const;

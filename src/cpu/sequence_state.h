@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -43,6 +44,9 @@ class DeltaState {
   static uint64_t bytes_needed(const model::Config& config);
 
   void reset();
+  /// All of it, to be restored later.
+  std::vector<float> copy() const { return {values_.begin(), values_.end()}; }
+  void restore(const std::vector<float>& copy) { std::copy(copy.begin(), copy.end(), values_.begin()); }
   /// The last conv_kernel - 1 inputs of the convolution, oldest first: [conv_kernel - 1][conv_dim], channels
   /// in the order q, k, v. `index` counts DeltaNet layers.
   float* history(int index) { return values_.data() + layer_size_ * index; }

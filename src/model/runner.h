@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -36,6 +37,12 @@ using Tap =
 /// Told how many of the tokens of a forward() over several are done, in fractions of a token, layer by layer.
 using ProgressHook = std::function<void(double tokens_done)>;
 
+/// A place in a runner's sequence to come back to.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+};
+
 /// A model with the state of one sequence. Not thread-safe.
 class Runner {
  public:
@@ -49,6 +56,13 @@ class Runner {
   virtual int position() const = 0;  ///< tokens so far
   virtual int capacity() const = 0;  ///< most tokens the state can hold
   virtual void reset() = 0;          ///< back to the empty sequence
+
+  /// Remembers this place: recurrent states are copied, keys and values stay where they are.
+  virtual std::unique_ptr<Mark> mark() const = 0;
+  /// Back to a place marked in this runner's sequence; what is appended then gives the same bits as after
+  /// mark(). Only while what came before the place is still there: not after reset(), nor after tokens were
+  /// appended at an earlier place that was rewound to.
+  virtual void rewind(const Mark& mark) = 0;
 
   void set_tap(Tap tap) { tap_ = std::move(tap); }
   void set_progress(ProgressHook hook) { progress_ = std::move(hook); }

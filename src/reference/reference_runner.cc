@@ -287,4 +287,27 @@ void ReferenceRunner::reset() {
   impl_->reset();
 }
 
+namespace {
+
+struct ReferenceMark final : model::Mark {
+  int position = 0;
+  std::vector<LayerState> layers;
+};
+
+}  // namespace
+
+std::unique_ptr<model::Mark> ReferenceRunner::mark() const {
+  auto mark = std::make_unique<ReferenceMark>();
+  mark->position = impl_->position;
+  mark->layers = impl_->layers;
+  return mark;
+}
+
+void ReferenceRunner::rewind(const model::Mark& mark) {
+  const auto* place = dynamic_cast<const ReferenceMark*>(&mark);
+  RL_CHECK(place != nullptr && place->position <= impl_->position, "position {}", impl_->position);
+  impl_->position = place->position;
+  impl_->layers = place->layers;
+}
+
 }  // namespace redlite::reference

@@ -23,6 +23,8 @@ class ReferenceRunner final : public model::Runner {
   int position() const override;
   int capacity() const override;
   void reset() override;
+  std::unique_ptr<model::Mark> mark() const override;
+  void rewind(const model::Mark& mark) override;
 
   /// Called with the value of each stage as computed, which it may overwrite: computation goes on with what
   /// it leaves there. Fed with another runner's values, every stage is computed from that runner's own

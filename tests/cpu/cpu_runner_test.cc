@@ -303,6 +303,22 @@ TEST_F(DemoModel, ResetForgets) {
   EXPECT_TRUE(std::ranges::equal(runner.forward(prompt, LogitsFor::All), expected));
 }
 
+TEST_F(DemoModel, RewindsToAMark) {
+  const std::vector<Token> prompt = some_tokens(70, n_vocab());
+  const std::vector<Token> other(prompt.rbegin(), prompt.rend());
+  CpuRunner runner(model(), {});
+  runner.forward(prompt, LogitsFor::None);
+  const std::unique_ptr<model::Mark> mark = runner.mark();
+  const std::span<const float> logits = runner.forward(prompt, LogitsFor::All);
+  const std::vector<float> expected(logits.begin(), logits.end());
+  for (int round = 0; round < 2; ++round) {
+    runner.forward(other, LogitsFor::None);
+    runner.rewind(*mark);
+    EXPECT_EQ(runner.position(), 70);
+    EXPECT_TRUE(std::ranges::equal(runner.forward(prompt, LogitsFor::All), expected)) << round;
+  }
+}
+
 TEST_F(DemoModel, BadRequests) {
   CpuOptions options;
   options.context = 8;

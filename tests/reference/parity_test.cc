@@ -64,6 +64,8 @@ class Tampered final : public model::Runner {
   int position() const override { return runner_.position(); }
   int capacity() const override { return runner_.capacity(); }
   void reset() override { runner_.reset(); }
+  std::unique_ptr<model::Mark> mark() const override { return runner_.mark(); }
+  void rewind(const model::Mark& mark) override { runner_.rewind(mark); }
 
  private:
   ReferenceRunner runner_;

@@ -333,6 +333,21 @@ TEST(Reference, ResetForgetsEverything) {
   EXPECT_TRUE(std::ranges::equal(used.forward(tokens, LogitsFor::All), expected));
 }
 
+TEST(Reference, RewindsToAMark) {
+  const TemporaryModel file(TinyModel("qwen3next"));
+  const model::Model model(file.path());
+  ReferenceRunner runner(model, 100);
+  runner.forward(some_tokens(9), LogitsFor::None);
+  const std::unique_ptr<model::Mark> mark = runner.mark();
+  const std::span<const float> logits = runner.forward(some_tokens(12), LogitsFor::All);
+  const std::vector<float> expected(logits.begin(), logits.end());
+  runner.rewind(*mark);
+  EXPECT_EQ(runner.position(), 9);
+  runner.forward(some_tokens(5), LogitsFor::None);
+  runner.rewind(*mark);
+  EXPECT_THAT(runner.forward(some_tokens(12), LogitsFor::All), ::testing::ElementsAreArray(expected));
+}
+
 TEST(Reference, RefusesWhatDoesNotFit) {
   const TemporaryModel file(TinyModel("qwen3next"));
   const model::Model model(file.path());
