@@ -1,49 +1,79 @@
-// Products of every type in every instruction set, as GB/s of weights and as a fraction of what one core
-// reads from memory when it does nothing else.
+// Products of every type in every instruction set: GB/s of weights, GMAC/s, and what fraction that is of the
+// floor, which is what the same threads read from memory when they do nothing else. Benchmarks are named
+//     decode/ISA/TYPE/threads:N     one token, weights streamed from memory (2 MiB pages where the system has
+//     them) cached/ISA/TYPE/threads:1     one token, weights in the second-level cache
+//     prefill/ISA/TYPE/TOKENS/...   weights from memory, each read once for 16, 64 or 512 tokens
 //
-//   kernels_bench                                             all
-//   kernels_bench --benchmark_filter='decode/avx512_dl/.*'    one token, weights from memory
-//   kernels_bench --benchmark_filter='cached/.*'              one token, weights from the second-level cache
-//   kernels_bench --benchmark_filter='prefill/.*/64'          64 tokens
+//   kernels_bench --benchmark_filter='decode/avx512_dl/.*'
+//   kernels_bench --benchmark_filter='prefill/.*/64/' --benchmark_format=json
 //
-// REDLITE_BENCH_MIB is the size of the weights read from memory (default 1024; more than all caches
-// together).
+// REDLITE_BENCH_MIB is the size of the weights streamed in decode (default 1024; more than all caches
+// together). REDLITE_BENCH_THREADS is how many threads share them (default: the processor's).
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <barrier>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/aligned.h"
 #include "cpu/kernels.h"
 #include "quant/random_blocks.h"
+#include "quant/type.h"
 
 namespace redlite::cpu {
 namespace {
 
 constexpr int kCols = 2048;
+constexpr size_t kHugePage = size_t{2} << 20;
+/// Weights that fit the second-level cache.
+constexpr size_t kCachedBytes = size_t{512} << 10;
+/// Multiply-adds of one pass in prefill.
+constexpr size_t kPrefillWork = size_t{2} << 30;
 
+int environment(const char* name, int otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? std::atoi(value) : otherwise;
+}
 size_t memory_bytes() {
-  const char* mib = std::getenv("REDLITE_BENCH_MIB");
-  return static_cast<size_t>(mib != nullptr ? std::atoi(mib) : 1024) << 20;
+  static const auto mib = static_cast<size_t>(std::max(1, environment("REDLITE_BENCH_MIB", 1024)));
+  return mib << 20;
+}
+int n_threads() {
+  static const int n = std::max(
+      1, environment("REDLITE_BENCH_THREADS", static_cast<int>(std::thread::hardware_concurrency())));
+  return n;
 }
 
-/// Weights of `bytes` or a little less, whose rows repeat after 512.
-AlignedBuffer<std::byte> weights(quant::Type type, size_t bytes, int& rows) {
+/// The memory that all benchmarks use in turn, in large pages.
+std::byte* memory() {
+  static AlignedBuffer<std::byte> buffer = [] {
+    AlignedBuffer<std::byte> out((memory_bytes() + kHugePage) / kHugePage * kHugePage, kHugePage);
+    madvise(out.data(), out.size(), MADV_HUGEPAGE);
+    return out;
+  }();
+  return buffer.data();
+}
+
+/// The first `bytes` of memory() or a little less as a matrix, whose rows repeat after 512.
+model::Matrix weights(quant::Type type, size_t bytes) {
   std::mt19937 random(1);
   const size_t row_bytes = quant::row_bytes(type, kCols);
-  rows = static_cast<int>(bytes / row_bytes);
+  const int rows = static_cast<int>(bytes / row_bytes);
   const std::vector<std::byte> some = quant::random_blocks(
       type, static_cast<size_t>(std::min(rows, 512)) * row_bytes / quant::info(type).block_bytes, random);
-  AlignedBuffer<std::byte> out(static_cast<size_t>(rows) * row_bytes, 4096);
-  for (size_t at = 0; at < out.size(); at += some.size()) {
-    std::memcpy(out.data() + at, some.data(), std::min(some.size(), out.size() - at));
+  const size_t size = static_cast<size_t>(rows) * row_bytes;
+  for (size_t at = 0; at < size; at += some.size()) {
+    std::memcpy(memory() + at, some.data(), std::min(some.size(), size - at));
   }
-  return out;
+  return {memory(), type, rows, kCols};
 }
 
 Activations activations(const Kernels& kernels, int tokens) {
@@ -57,73 +87,94 @@ Activations activations(const Kernels& kernels, int tokens) {
   return out;
 }
 
-/// Processor time of this thread: others' work on the machine counts less in it than in the clock's.
-double thread_seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+void sum(const std::byte* from, size_t bytes) {
+  const auto* words = reinterpret_cast<const uint64_t*>(from);
+  uint64_t sums[32] = {};
+  for (size_t i = 0; i + 32 <= bytes / sizeof(uint64_t); i += 32) {
+    for (size_t k = 0; k < 32; ++k) sums[k] += words[i + k];
+  }
+  benchmark::DoNotOptimize(sums);
 }
 
-/// Bytes a second of a sum over the weights' memory: the best of a few passes, measured once.
-double streaming_bandwidth() {
-  static const double best = [] {
-    int rows;
-    const AlignedBuffer<std::byte> data = weights(quant::Type::F32, memory_bytes(), rows);
-    const auto* words = reinterpret_cast<const uint64_t*>(data.data());
-    const size_t n = data.size() / sizeof(uint64_t) / 32 * 32;
-    double found = 0;
-    for (int pass = 0; pass < 5; ++pass) {
-      const double start = thread_seconds();
-      uint64_t sums[32] = {};
-      for (size_t i = 0; i < n; i += 32) {
-        for (size_t k = 0; k < 32; ++k) sums[k] += words[i + k];
-      }
-      benchmark::DoNotOptimize(sums);
-      const double seconds = thread_seconds() - start;
-      found = std::max(found, static_cast<double>(n) * sizeof(uint64_t) / seconds);
+/// Bytes a second that so many threads read together: the best of a few passes.
+double measure_bandwidth(int threads) {
+  std::memset(memory(), 1, memory_bytes());
+  const size_t share = memory_bytes() / static_cast<size_t>(threads) / 4096 * 4096;
+  double best = 0;
+  for (int pass = 0; pass < 5; ++pass) {
+    std::barrier start(threads + 1);
+    std::vector<std::jthread> team;
+    for (int t = 0; t < threads; ++t) {
+      team.emplace_back([&start, share, t] {
+        start.arrive_and_wait();
+        sum(memory() + static_cast<size_t>(t) * share, share);
+        start.arrive_and_wait();
+      });
     }
-    return found;
-  }();
+    start.arrive_and_wait();
+    const auto begin = std::chrono::steady_clock::now();
+    start.arrive_and_wait();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    best = std::max(best, static_cast<double>(share) * threads / seconds.count());
+  }
   return best;
+}
+double floor_bandwidth(int threads) {
+  static const double one = measure_bandwidth(1);
+  static const double all = n_threads() == 1 ? one : measure_bandwidth(n_threads());
+  return threads == 1 ? one : all;
 }
 
 void multiply(benchmark::State& state, const Kernels& kernels, quant::Type type, size_t bytes, int tokens) {
-  int rows;
-  const AlignedBuffer<std::byte> data = weights(type, bytes, rows);
-  const model::Matrix w{data.data(), type, rows, kCols};
-  const Activations x = activations(kernels, tokens);
-  std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(tokens));
-  for (auto _ : state) {
-    kernels.multiply(w, 0, rows, x, 0, tokens, y.data(), static_cast<size_t>(rows));
-    benchmark::DoNotOptimize(y.data());
+  static model::Matrix w;
+  static Activations x;
+  static std::vector<float> y;
+  static double floor;
+  const int threads = state.threads();
+  if (state.thread_index() == 0) {
+    floor = floor_bandwidth(threads);
+    w = weights(type, bytes);
+    x = activations(kernels, tokens);
+    y.assign(static_cast<size_t>(w.rows) * static_cast<size_t>(tokens), 0.0f);
   }
-  const double passes = static_cast<double>(state.iterations());
-  const double read = static_cast<double>(data.size());
-  state.counters["GB/s"] = benchmark::Counter(passes * read / 1e9, benchmark::Counter::kIsRate);
-  if (tokens > 1) {
-    state.counters["GMAC/s"] = benchmark::Counter(passes * static_cast<double>(rows) * kCols * tokens / 1e9,
-                                                  benchmark::Counter::kIsRate);
-  } else if (bytes == memory_bytes()) {
-    state.counters["of_bandwidth"] =
-        benchmark::Counter(passes * read / streaming_bandwidth(), benchmark::Counter::kIsRate);
+  for (auto _ : state) {  // the threads wait for each other here
+    const int first = w.rows / threads * state.thread_index();
+    kernels.multiply(w, first, first + w.rows / threads, x, 0, tokens, y.data(), static_cast<size_t>(w.rows));
+    benchmark::ClobberMemory();
   }
+  const double read = static_cast<double>(state.iterations()) * static_cast<double>(w.rows / threads) *
+                      static_cast<double>(w.row_bytes());
+  using benchmark::Counter;
+  state.counters["GB/s"] = Counter(read / 1e9, Counter::kIsRate);
+  state.counters["GMAC/s"] = Counter(
+      static_cast<double>(state.iterations()) * (w.rows / threads) * kCols * tokens / 1e9, Counter::kIsRate);
+  if (state.thread_index() == 0) state.counters["floor_GB/s"] = floor / 1e9;
+  state.counters["of_floor"] = Counter(read / floor, Counter::kIsRate);
 }
 
 void register_all() {
   for (const std::string_view isa : available_kernels()) {
     const Kernels& kernels = *find_kernels(isa);
     for (const quant::TypeInfo& type : quant::all_types()) {
-      const std::string name = std::string(isa) + "/" + std::string(type.name);
-      const auto add = [&](const std::string& kind, size_t bytes, int tokens, const std::string& suffix) {
-        benchmark::RegisterBenchmark((kind + name + suffix).c_str(), [&kernels, type, bytes,
-                                                                      tokens](benchmark::State& s) {
-          multiply(s, kernels, type.type, bytes, tokens);
-        })->Unit(benchmark::kMillisecond);
+      const auto add = [&](std::string_view kind, size_t bytes, int tokens, int threads) {
+        std::string name = fmt::format("{}/{}/{}", kind, isa, type.name);
+        if (tokens > 1) name += fmt::format("/{}", tokens);
+        benchmark::RegisterBenchmark(name.c_str(),
+                                     [&kernels, type, bytes, tokens](benchmark::State& s) {
+                                       multiply(s, kernels, type.type, bytes, tokens);
+                                     })
+            ->Unit(benchmark::kMillisecond)
+            ->Threads(threads)
+            ->UseRealTime();
       };
-      add("decode/", memory_bytes(), 1, "");
-      add("cached/", size_t{512} << 10, 1, "");
-      add("prefill/", size_t{512} << 10, 4, "/4");
-      add("prefill/", size_t{512} << 10, 64, "/64");
+      add("decode", memory_bytes(), 1, 1);
+      if (n_threads() > 1) add("decode", memory_bytes(), 1, n_threads());
+      add("cached", kCachedBytes, 1, 1);
+      for (const size_t tokens : {2, 4, 16, 64, 512}) {
+        const size_t rows = kPrefillWork / kCols / tokens;
+        add("prefill", std::min(memory_bytes(), rows * quant::row_bytes(type.type, kCols)),
+            static_cast<int>(tokens), 1);
+      }
     }
   }
 }

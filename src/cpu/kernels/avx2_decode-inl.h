@@ -462,13 +462,6 @@ struct DecodeIQ3_S : UnsignedDecoder<quant::BlockIQ3_S, 6, 1> {
   }
 };
 
-/// Takes 2 from the bytes of the lanes whose `bit` is set.
-template <int kBit>
-HWY_INLINE V shift_down(V w, V lanes) {
-  const V negative = _mm256_srai_epi32(_mm256_slli_epi32(lanes, 31 - kBit), 31);
-  return _mm256_sub_epi8(w, _mm256_and_si256(negative, bytes(2)));
-}
-
 struct DecodeIQ1_M : UnsignedDecoder<quant::BlockIQ1_M, 4, 4> {
   static HWY_INLINE void decode(const Block* b, Decoded& out) {
     const auto words = read<uint64_t>(b->scales);
@@ -478,15 +471,9 @@ struct DecodeIQ1_M : UnsignedDecoder<quant::BlockIQ1_M, 4, 4> {
       const uint64_t scales = _pdep_u64(threes >> (24 * h), 0x0707070707070707u);
       out.scale[h] = _mm256_mul_ps(odd_steps(_mm256_cvtepu8_epi32(from_u64(scales)), 0.125f), half(&d));
       const auto entry = [b](int e) {
-        return static_cast<long long>(kIq1Grid[b->qs[e] | ((b->qh[e / 2] << (8 - 4 * (e % 2))) & 0x700)]);
+        return static_cast<long long>(kIq1Grid[b->qs[e] | ((b->qh[e / 2] << (8 - 4 * (e % 2))) & 0xf00)]);
       };
       put_entries(h, entry, out.w[h]);
-      const V qh = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(b->qh + 8 * h)));
-      V* const w = out.w[h];
-      w[0] = shift_down<3>(w[0], qh);
-      w[1] = shift_down<3>(w[1], qh);
-      w[2] = shift_down<7>(w[2], qh);
-      w[3] = shift_down<7>(w[3], qh);
     }
   }
 };
@@ -498,12 +485,10 @@ struct DecodeIQ1_S : UnsignedDecoder<quant::BlockIQ1_S, 4, 4> {
     put_pairs(_mm256_mul_ps(odd_steps(scales, 0.125f), half(&b->d)), out.scale);
     for (int h = 0; h < 2; ++h) {
       const auto entry = [b](int e) {
-        return static_cast<long long>(kIq1Grid[b->qs[e] | ((b->qh[e / 4] >> (3 * (e % 4))) & 7) << 8]);
+        return static_cast<long long>(
+            kIq1Grid[b->qs[e] | ((b->qh[e / 4] >> (3 * (e % 4))) & 7) << 8 | (b->qh[e / 4] >> 4 & 0x800)]);
       };
       put_entries(h, entry, out.w[h]);
-      const V at = _mm256_add_epi32(_mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3), _mm256_set1_epi32(4 * h));
-      const V lanes = _mm256_permutevar8x32_epi32(qh, at);
-      for (V& w : out.w[h]) w = shift_down<15>(w, lanes);
     }
   }
 };

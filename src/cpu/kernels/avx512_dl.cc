@@ -26,7 +26,7 @@
 #include "cpu/kernels/avx512_dl_tables.h"
 #include "quant/blocks.h"
 
-HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512vbmi,avx512vnni")
+HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512vbmi,avx512vnni,gfni")
 
 namespace redlite::cpu::dl {
 namespace {
@@ -76,13 +76,16 @@ struct RowLayout {
   size_t tail_bytes;
 };
 
-/// Asks for the kBytes that lie a fixed distance behind `at`. The processor's own prefetching does not keep
-/// up: blocks take so long to decode that it has few requests under way at once.
-constexpr size_t kPrefetchDistance = 4096;
+/// Asks for the kBytes that lie a fixed distance behind `at`, twice: early for the second-level cache, later
+/// for the first. The processor's own prefetching does not keep up: blocks take so long to decode that it has
+/// few requests under way at once.
+constexpr size_t kFarPrefetch = 4096, kNearPrefetch = 1024;
 template <size_t kBytes>
 HWY_INLINE void prefetch(const void* at) {
+  const auto* from = static_cast<const char*>(at);
   for (size_t i = 0; i < kBytes; i += 64) {
-    _mm_prefetch(static_cast<const char*>(at) + kPrefetchDistance + i, _MM_HINT_T0);
+    _mm_prefetch(from + kFarPrefetch + i, _MM_HINT_T1);
+    _mm_prefetch(from + kNearPrefetch + i, _MM_HINT_T0);
   }
 }
 
@@ -107,43 +110,21 @@ HWY_INLINE void for_blocks(const RowLayout<Decoder>& layout, const std::byte* ro
   }
 }
 
-/// The steps of an IQ1 decoder apart from each other: a chunk of blocks' indices are computed while the
-/// entries of the chunk before it are loaded one by one, by scalar instructions, and the chunk before that is
-/// multiplied. What a step wrote has left the store buffer when the next step reads it in other sizes, and
-/// scalar and vector work overlap. Rows follow each other without a gap, so a chunk need not end with a row.
+/// The same for consecutive rows of IQ1, which follow each other without a gap: calls use(decoded) for all
+/// blocks. Scales are read for 8 blocks at once.
 template <typename Decoder, typename Use>
 HWY_INLINE void for_iq1_blocks(const std::byte* row, ptrdiff_t blocks, Use use) {
-  constexpr int kChunk = 8;
-  struct alignas(64) Chunk {
-    uint16_t index[kChunk][32];
-    uint64_t entries[kChunk][32];
-    float d[kChunk];
-  };
-  Chunk chunks[3];
-  const auto* const block = reinterpret_cast<const typename Decoder::Block*>(row);
-  const ptrdiff_t n_chunks = (blocks + kChunk - 1) / kChunk;
-  const auto size = [blocks](ptrdiff_t c) {
-    return static_cast<int>(std::min<ptrdiff_t>(kChunk, blocks - c * kChunk));
-  };
-  for (ptrdiff_t c = 0; c < n_chunks + 2; ++c) {
-    if (c < n_chunks) {
-      Chunk& chunk = chunks[c % 3];
-      _mm256_store_ps(chunk.d, _mm256_cvtph_ps(Decoder::scales(block + c * kChunk, size(c))));
-      for (int b = 0; b < size(c); ++b)
-        _mm512_store_si512(chunk.index[b], Decoder::indices(block[c * kChunk + b]));
-    }
-    const int to_load = c >= 1 && c - 1 < n_chunks ? size(c - 1) : 0;
-    const int to_use = c >= 2 ? size(c - 2) : 0;
-    Chunk& loading = chunks[(c + 2) % 3];
-    const Chunk& using_now = chunks[(c + 1) % 3];
-    for (int b = 0; b < std::max(to_load, to_use); ++b) {
-      if (b < to_load) load_iq1_entries(loading.index[b], loading.entries[b]);
-      if (b < to_use) {
-        Decoded decoded;
-        Decoder::finish(block[(c - 2) * kChunk + b], using_now.entries[b], using_now.d[b], &decoded);
-        use(decoded);
-        prefetch<sizeof *block>(block + (c - 2) * kChunk + b);
-      }
+  using Block = typename Decoder::Block;
+  const auto* block = reinterpret_cast<const Block*>(row);
+  for (; blocks > 0; blocks -= 8) {
+    const int n = static_cast<int>(std::min<ptrdiff_t>(8, blocks));
+    alignas(32) float d[8];
+    _mm256_store_ps(d, _mm256_cvtph_ps(Decoder::scales(block, n)));
+    for (int b = 0; b < n; ++b, ++block) {
+      prefetch<sizeof(Block)>(block);
+      Decoded decoded;
+      Decoder::decode(*block, d[b], &decoded);
+      use(decoded);
     }
   }
 }

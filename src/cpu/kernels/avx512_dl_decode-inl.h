@@ -298,13 +298,22 @@ HWY_INLINE V look_up(const std::array<Register<uint8_t>, kTables>& plane, V inde
   }
 }
 
-/// w + offset of a block from the codes of its groups (see kPick2) and the sign bits of the 32 values of each
-/// 64-bit lane.
-HWY_INLINE void put_iq2(V codes, V signs, V* w) {
-  for (int j = 0; j < 4; ++j) {
-    const V code = _mm512_multishift_epi64_epi8(reg(kPick2[j]), codes);
-    const V sign = _mm512_multishift_epi64_epi8(reg(kBitToBit2[j]), signs);
-    w[j] = _mm512_permutexvar_epi8(select(bytes(3), code, sign), reg(kIq2Values));
+/// w + offset of two blocks from a byte for each of their 64 groups of 8 values: two planes of the codes'
+/// bits and the signs, in the order of kEvenThenOdd. Bits of the same value are brought together in a byte by
+/// an affine transformation, whose matrix is a 64-bit lane: here two bytes each of signs and of both planes,
+/// for the lanes that its results are in.
+HWY_INLINE void put_iq2(V low, V high, V signs, const std::array<Register<uint8_t>, 2>& bit_of_value,
+                        Decoded* out) {
+  const V codes[2] = {_mm512_unpacklo_epi16(low, high), _mm512_unpackhi_epi16(low, high)};
+  const V sign_pairs[2] = {_mm512_unpacklo_epi16(signs, signs), _mm512_unpackhi_epi16(signs, signs)};
+  for (int b = 0; b < 2; ++b) {
+    const V planes[2] = {_mm512_unpacklo_epi32(sign_pairs[b], codes[b]),
+                         _mm512_unpackhi_epi32(sign_pairs[b], codes[b])};
+    for (int j = 0; j < 4; ++j) {
+      const V bits = _mm512_gf2p8affine_epi64_epi8(reg(bit_of_value[j % 2]), planes[j / 2], 0);
+      out[b].w[j] =
+          _mm512_permutexvar_epi8(_mm512_and_si512(bits, _mm512_set1_epi64(kIq2OwnBits)), reg(kIq2Values));
+    }
   }
 }
 
@@ -312,6 +321,10 @@ HWY_INLINE void put_iq2(V codes, V signs, V* w) {
 HWY_INLINE F iq2_scale(V s, const void* d) {
   const F quarters = _mm512_fmadd_ps(lanes_of(s), _mm512_set1_ps(0.25f), _mm512_set1_ps(0.125f));
   return _mm512_mul_ps(quarters, half(d));
+}
+
+HWY_INLINE V even_then_odd(V v) {
+  return _mm512_multishift_epi64_epi8(reg(kEvenThenOdd), v);
 }
 
 template <int kImmediate>
@@ -324,16 +337,14 @@ struct DecodeIQ2_XXS : DecoderOf<quant::BlockIQ2_XXS, 6, 2> {
     const auto* b = reinterpret_cast<const Block*>(src);
     const V a_qs = load(b[0].qs), b_qs = load(b[1].qs);
     // In each 128-bit lane q: block A's groups 2 q and 2 q + 1, then block B's.
-    const V index = shuffle_words<0x88>(a_qs, b_qs);
+    const V index = even_then_odd(shuffle_words<0x88>(a_qs, b_qs));
     const V signs_and_scale = shuffle_words<0xdd>(a_qs, b_qs);
     const __mmask64 which = _mm512_movepi8_mask(index);
     const V low = look_up<4>(kIq2XxsLow, index, &which);
     const V high = look_up<4>(kIq2XxsHigh, index, &which);
     const V sevens = _mm512_multishift_epi64_epi8(reg(kEightSevens), signs_and_scale);
-    const V signs = look_up<2>(kEvenSigns, sevens, nullptr);
+    put_iq2(low, high, _mm512_and_si512(sevens, bytes(0x7f)), kBitOrParity, out);
     const V scale = _mm512_srli_epi32(signs_and_scale, 28);
-    put_iq2(_mm512_unpacklo_epi32(low, high), _mm512_unpacklo_epi32(signs, signs), out[0].w);
-    put_iq2(_mm512_unpackhi_epi32(low, high), _mm512_unpackhi_epi32(signs, signs), out[1].w);
     out[0].scale = iq2_scale(_mm512_unpacklo_epi32(scale, scale), &b[0].d);
     out[1].scale = iq2_scale(_mm512_unpackhi_epi32(scale, scale), &b[1].d);
   }
@@ -349,14 +360,14 @@ struct DecodeIQ2_XS : DecoderOf<quant::BlockIQ2_XS, 6, 2> {
     const auto* b = reinterpret_cast<const Block*>(src);
     const V a_qs = load(b[0].qs), b_qs = load(b[1].qs);
     const V low_byte = _mm512_set1_epi16(255);
-    const V index = _mm512_packus_epi16(_mm512_and_si512(a_qs, low_byte), _mm512_and_si512(b_qs, low_byte));
-    const V upper = _mm512_packus_epi16(_mm512_srli_epi16(a_qs, 8), _mm512_srli_epi16(b_qs, 8));
+    const V index = even_then_odd(
+        _mm512_packus_epi16(_mm512_and_si512(a_qs, low_byte), _mm512_and_si512(b_qs, low_byte)));
+    const V upper =
+        even_then_odd(_mm512_packus_epi16(_mm512_srli_epi16(a_qs, 8), _mm512_srli_epi16(b_qs, 8)));
     const __mmask64 which[2] = {_mm512_movepi8_mask(index), _mm512_test_epi8_mask(upper, bytes(1))};
     const V low = look_up<8>(kIq2XsLow, index, which);
     const V high = look_up<8>(kIq2XsHigh, index, which);
-    const V signs = look_up<2>(kEvenSigns, _mm512_srli_epi16(upper, 1), nullptr);
-    put_iq2(_mm512_unpacklo_epi32(low, high), _mm512_unpacklo_epi32(signs, signs), out[0].w);
-    put_iq2(_mm512_unpackhi_epi32(low, high), _mm512_unpackhi_epi32(signs, signs), out[1].w);
+    put_iq2(low, high, _mm512_and_si512(_mm512_srli_epi16(upper, 1), bytes(0x7f)), kBitOrParity, out);
     out[0].scale = iq2_scale(lane_nibbles(b[0].scales), &b[0].d);
     out[1].scale = iq2_scale(lane_nibbles(b[1].scales), &b[1].d);
   }
@@ -372,16 +383,15 @@ HWY_INLINE V interleave(const void* a, const void* b) {
 struct DecodeIQ2_S : DecoderOf<quant::BlockIQ2_S, 6, 2> {
   HWY_INLINE void operator()(const std::byte* src, Decoded* out) const {
     const auto* b = reinterpret_cast<const Block*>(src);
-    const V index = interleave(b[0].qs, b[1].qs);
-    const V signs = interleave(b[0].signs, b[1].signs);
+    const V index = even_then_odd(interleave(b[0].qs, b[1].qs));
+    const V signs = even_then_odd(interleave(b[0].signs, b[1].signs));
     const V both_high = _mm512_mask_set1_epi64(broadcast8(b[0].qh), 0xaa, read<int64_t>(b[1].qh));
     const V upper = _mm512_multishift_epi64_epi8(reg(kIq2SHigh), both_high);
     const __mmask64 which[3] = {_mm512_movepi8_mask(index), _mm512_test_epi8_mask(upper, bytes(1)),
                                 _mm512_test_epi8_mask(upper, bytes(2))};
     const V low = look_up<16>(kIq2SLow, index, which);
     const V high = look_up<16>(kIq2SHighPlane, index, which);
-    put_iq2(_mm512_unpacklo_epi32(low, high), _mm512_unpacklo_epi32(signs, signs), out[0].w);
-    put_iq2(_mm512_unpackhi_epi32(low, high), _mm512_unpackhi_epi32(signs, signs), out[1].w);
+    put_iq2(low, high, signs, kBit, out);
     out[0].scale = iq2_scale(lane_nibbles(b[0].scales), &b[0].d);
     out[1].scale = iq2_scale(lane_nibbles(b[1].scales), &b[1].d);
   }
@@ -435,36 +445,22 @@ struct DecodeIQ3_S : DecoderOf<quant::BlockIQ3_S, 6> {
   }
 };
 
-// ---- IQ1: 2048 entries are too many for registers; they are loaded one by one ----
+// ---- IQ1: 2048 entries, with the shift 4096, are too many for registers; they are gathered ----
 
-/// Where entry e of a block goes in the buffer from which put_iq1 loads: first those of even number, then the
-/// odd ones, of each first lanes 4 q and 4 q + 1 of all 128-bit lanes q, then lanes 4 q + 2 and 4 q + 3.
-constexpr int iq1_place(int e) {
-  const int lane = e / 2;
-  return 16 * (e % 2) + 8 * (lane / 2 % 2) + 2 * (lane / 4) + lane % 2;
+HWY_INLINE V iq1_entries(V indices) {
+  return _mm512_i64gather_epi64(indices, kIq1Grid.data(), 8);
 }
-
-HWY_INLINE void load_iq1_entry(uint16_t index, uint64_t* place) {
-  uint64_t entry = kIq1Grid[index];
-  // Through a general register: compilers would assemble vectors first, on the ports that are short.
-  asm("" : "+r"(entry));
-  *place = entry;
-}
-/// The entries of a block with these 32 indices, into their places.
-template <size_t... e>
-HWY_INLINE void load_iq1_entries(const uint16_t* index, uint64_t* entries, std::index_sequence<e...>) {
-  (load_iq1_entry(index[e], entries + iq1_place(e)), ...);
-}
-HWY_INLINE void load_iq1_entries(const uint16_t* index, uint64_t* entries) {
-  load_iq1_entries(index, entries, std::make_index_sequence<32>());
-}
-
-/// w + offset of a block, as if all shifts were positive.
-HWY_INLINE void put_iq1(const uint64_t* entries, V* w) {
+/// w + offset of a block from its 32 indices, which have the shift's sign as their twelfth bit.
+HWY_INLINE void put_iq1(V indices, V* w) {
+  const V zero = _mm512_setzero_si512();
+  // Lanes 4 q and 4 q + 1 of all 128-bit lanes q, and lanes 4 q + 2 and 4 q + 3: two indices in each.
+  const V first = _mm512_unpacklo_epi32(indices, zero), second = _mm512_unpackhi_epi32(indices, zero);
+  const V low = _mm512_set1_epi64(0xffff);
+  const V a[2] = {iq1_entries(_mm512_and_si512(first, low)), iq1_entries(_mm512_srli_epi64(first, 16))};
+  const V b[2] = {iq1_entries(_mm512_and_si512(second, low)), iq1_entries(_mm512_srli_epi64(second, 16))};
   for (int e = 0; e < 2; ++e) {
-    const V a = _mm512_load_si512(entries + 16 * e), b = _mm512_load_si512(entries + 16 * e + 8);
-    w[2 * e] = shuffle_words<0x88>(a, b);
-    w[2 * e + 1] = shuffle_words<0xdd>(a, b);
+    w[2 * e] = shuffle_words<0x88>(a[e], b[e]);
+    w[2 * e + 1] = shuffle_words<0xdd>(a[e], b[e]);
   }
 }
 
@@ -474,15 +470,9 @@ HWY_INLINE F iq1_scale(V three_bits, float d) {
   return _mm512_mul_ps(eighths, _mm512_set1_ps(d));
 }
 
-/// The decoders of IQ1 work in three steps, which multiply_iq1 spreads over time.
+/// The decoders of IQ1 read the binary16 scales of several blocks at once.
 struct DecodeIQ1_M : DecoderOf<quant::BlockIQ1_M, 4> {
-  static HWY_INLINE V indices(const Block& b) {
-    const V nibbles = _mm512_cvtepu8_epi32(load16(b.qh));  // entries 2 L and 2 L + 1
-    const V upper = and_or(_mm512_slli_epi32(nibbles, 20), _mm512_set1_epi32(0x07000000),
-                           _mm512_and_si512(_mm512_slli_epi32(nibbles, 8), _mm512_set1_epi32(0x0700)));
-    return _mm512_or_si512(_mm512_cvtepu8_epi16(load32(b.qs)), upper);
-  }
-  /// The binary16 scales of n <= 8 blocks.
+  /// Of n <= 8 blocks.
   static HWY_INLINE __m128i scales(const Block* b, int n) {
     const V at = _mm512_load_si512(kIq1MStride.data());
     const V words = _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), static_cast<__mmask8>((1 << n) - 1),
@@ -493,36 +483,29 @@ struct DecodeIQ1_M : DecoderOf<quant::BlockIQ1_M, 4> {
                           _mm512_and_si512(_mm512_srli_epi64(words, 48), _mm512_set1_epi64(0xf000)));
     return _mm512_cvtepi64_epi16(_mm512_or_si512(low, high));
   }
-  static HWY_INLINE void finish(const Block& b, const uint64_t* entries, float d, Decoded* out) {
-    put_iq1(entries, out->w);
-    const __m128i qh = load16(b.qh);
-    const __mmask16 negative[2] = {_mm_test_epi8_mask(qh, _mm_set1_epi8(0x08)),
-                                   _mm_test_epi8_mask(qh, _mm_set1_epi8(static_cast<char>(0x80)))};
-    for (int j = 0; j < 4; ++j) {
-      out->w[j] = _mm512_mask_sub_epi32(out->w[j], negative[j / 2], out->w[j], bytes(2));
-    }
+  static HWY_INLINE void decode(const Block& b, float d, Decoded* out) {
+    const V nibbles = _mm512_cvtepu8_epi32(load16(b.qh));  // of entries 2 L and 2 L + 1
+    const V upper = and_or(_mm512_slli_epi32(nibbles, 20), _mm512_set1_epi32(0x0f000000),
+                           _mm512_and_si512(_mm512_slli_epi32(nibbles, 8), _mm512_set1_epi32(0x0f00)));
+    put_iq1(_mm512_or_si512(_mm512_cvtepu8_epi16(load32(b.qs)), upper), out->w);
     out->scale = iq1_scale(_mm512_multishift_epi64_epi8(reg(kIq1MScale), broadcast8(b.scales)), d);
   }
 };
 
 struct DecodeIQ1_S : DecoderOf<quant::BlockIQ1_S, 4> {
-  static HWY_INLINE V indices(const Block& b) {
-    const V words = _mm512_cvtepu16_epi64(load16(b.qh));  // a group in each 64-bit lane
-    const V upper =
-        _mm512_and_si512(_mm512_multishift_epi64_epi8(reg(kIq1SHigh), words), _mm512_set1_epi16(0x0700));
-    return _mm512_or_si512(_mm512_cvtepu8_epi16(load32(b.qs)), upper);
-  }
   static HWY_INLINE __m128i scales(const Block* b, int n) {
     const V at = _mm512_load_si512(kIq1SStride.data());
     return _mm512_cvtepi64_epi16(_mm512_mask_i64gather_epi64(
         _mm512_setzero_si512(), static_cast<__mmask8>((1 << n) - 1), at, &b->d, 1));
   }
-  static HWY_INLINE void finish(const Block& b, const uint64_t* entries, float d, Decoded* out) {
-    put_iq1(entries, out->w);
-    const __m128i qh = load16(b.qh);
-    const __mmask8 negative = _mm_movepi16_mask(qh);
-    for (V& w : out->w) w = _mm512_mask_sub_epi64(w, negative, w, bytes(2));
-    const V words = _mm512_cvtepu16_epi64(qh);
+  static HWY_INLINE void decode(const Block& b, float d, Decoded* out) {
+    const V words = _mm512_cvtepu16_epi64(load16(b.qh));  // a group in each 64-bit lane
+    const V high =
+        _mm512_and_si512(_mm512_multishift_epi64_epi8(reg(kIq1SHigh), words), _mm512_set1_epi16(0x0700));
+    const V shift = _mm512_multishift_epi64_epi8(reg(kIq1SShift), words);
+    put_iq1(
+        _mm512_or_si512(_mm512_cvtepu8_epi16(load32(b.qs)), and_or(shift, _mm512_set1_epi16(0x0800), high)),
+        out->w);
     out->scale = iq1_scale(_mm512_srli_epi32(_mm512_or_si512(words, _mm512_slli_epi64(words, 32)), 12), d);
   }
 };

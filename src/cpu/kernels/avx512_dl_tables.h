@@ -106,6 +106,8 @@ alignas(64) inline constexpr auto kIq1MScale = make<uint8_t>([](int byte) {
 
 /// IQ1_S: 3 high bits of entry e, at bit 3 e of the group's word, to the upper byte of word e.
 alignas(64) inline constexpr auto kIq1SHigh = make<uint8_t>([](int byte) { return 3 * (byte % 8 / 2); });
+/// And the shift's sign, bit 15 of the group's word, to bit 3 of all upper bytes.
+alignas(64) inline constexpr auto kIq1SShift = make<uint8_t>([](int) { return 12; });
 /// Where 8 consecutive blocks begin, in bytes.
 alignas(64) inline constexpr auto kIq1SStride = make<int64_t>([](int i) { return 50 * i; });
 alignas(64) inline constexpr auto kIq1MStride = make<int64_t>([](int i) { return 56 * i; });
@@ -125,9 +127,6 @@ alignas(64) inline constexpr auto kTwice = make<int32_t>([](int lane) { return l
 constexpr int bit_offset(int j, int byte, int to_bit) {
   return (16 * (byte / 4 % 2) + 4 * j + byte % 4 - to_bit) & 63;
 }
-alignas(64) inline constexpr auto kBitToBit2 = make_four<uint8_t>([](int j, int byte) {
-  return bit_offset(j, byte, 2);
-});
 alignas(64) inline constexpr auto kBitToBit3 = make_four<uint8_t>([](int j, int byte) {
   return bit_offset(j, byte, 3);
 });
@@ -137,63 +136,96 @@ alignas(64) inline constexpr auto kBitToBit4 = make_four<uint8_t>([](int j, int 
 
 // ---- codebooks ----
 
-/// Table t of a plane: half of each code (4 values of 2 bits, or 2 of 3) of entries 64 t .. 64 t + 63.
-template <int kTables, int kBits, size_t kEntries>
-constexpr std::array<Register<uint8_t>, kTables> plane(const uint16_t (&codes)[kEntries], int half) {
+/// Table t of a plane: half of each code (2 values of 3 bits) of entries 64 t .. 64 t + 63.
+template <int kTables, size_t kEntries>
+constexpr std::array<Register<uint8_t>, kTables> half_plane(const uint16_t (&codes)[kEntries], int half) {
   static_assert(kTables * 64 == kEntries);
-  constexpr int kHalfBits = kBits == 2 ? 8 : 6;
   std::array<Register<uint8_t>, kTables> out{};
   for (int e = 0; e < static_cast<int>(kEntries); ++e) {
     out[static_cast<size_t>(e / 64)][static_cast<size_t>(e % 64)] =
-        static_cast<uint8_t>((codes[e] >> (kHalfBits * half)) & ((1 << kHalfBits) - 1));
+        static_cast<uint8_t>((codes[e] >> (6 * half)) & 0x3f);
+  }
+  return out;
+}
+constexpr int parity(int bits) {
+  int odd = 0;
+  for (; bits != 0; bits &= bits - 1) odd ^= 1;
+  return odd;
+}
+/// Table t of a plane: bit `bit` of the codes of all 8 values of entries 64 t .. 64 t + 63. With kParity the
+/// eighth value's is the parity of the byte, as with signs (see kBitOrParity).
+template <int kTables, bool kParity, size_t kEntries>
+constexpr std::array<Register<uint8_t>, kTables> bit_plane(const uint16_t (&codes)[kEntries], int bit) {
+  static_assert(kTables * 64 == kEntries);
+  std::array<Register<uint8_t>, kTables> out{};
+  for (int e = 0; e < static_cast<int>(kEntries); ++e) {
+    int bits = 0;
+    for (int i = 0; i < 8; ++i) bits |= ((codes[e] >> (2 * i + bit)) & 1) << i;
+    if (kParity) bits ^= parity(bits & 0x7f) << 7;
+    out[static_cast<size_t>(e / 64)][static_cast<size_t>(e % 64)] = static_cast<uint8_t>(bits);
   }
   return out;
 }
 
-alignas(64) inline constexpr auto kIq2XxsLow = plane<4, 2>(quant::kIq2XxsCodes, 0);
-alignas(64) inline constexpr auto kIq2XxsHigh = plane<4, 2>(quant::kIq2XxsCodes, 1);
-alignas(64) inline constexpr auto kIq2XsLow = plane<8, 2>(quant::kIq2XsCodes, 0);
-alignas(64) inline constexpr auto kIq2XsHigh = plane<8, 2>(quant::kIq2XsCodes, 1);
-alignas(64) inline constexpr auto kIq2SLow = plane<16, 2>(quant::kIq2SCodes, 0);
-alignas(64) inline constexpr auto kIq2SHighPlane = plane<16, 2>(quant::kIq2SCodes, 1);
-alignas(64) inline constexpr auto kIq3XxsLow = plane<4, 3>(quant::kIq3XxsCodes, 0);
-alignas(64) inline constexpr auto kIq3XxsHigh = plane<4, 3>(quant::kIq3XxsCodes, 1);
-alignas(64) inline constexpr auto kIq3SLow = plane<8, 3>(quant::kIq3SCodes, 0);
-alignas(64) inline constexpr auto kIq3SHigh = plane<8, 3>(quant::kIq3SCodes, 1);
+alignas(64) inline constexpr auto kIq2XxsLow = bit_plane<4, true>(quant::kIq2XxsCodes, 0);
+alignas(64) inline constexpr auto kIq2XxsHigh = bit_plane<4, true>(quant::kIq2XxsCodes, 1);
+alignas(64) inline constexpr auto kIq2XsLow = bit_plane<8, true>(quant::kIq2XsCodes, 0);
+alignas(64) inline constexpr auto kIq2XsHigh = bit_plane<8, true>(quant::kIq2XsCodes, 1);
+alignas(64) inline constexpr auto kIq2SLow = bit_plane<16, false>(quant::kIq2SCodes, 0);
+alignas(64) inline constexpr auto kIq2SHighPlane = bit_plane<16, false>(quant::kIq2SCodes, 1);
+alignas(64) inline constexpr auto kIq3XxsLow = half_plane<4>(quant::kIq3XxsCodes, 0);
+alignas(64) inline constexpr auto kIq3XxsHigh = half_plane<4>(quant::kIq3XxsCodes, 1);
+alignas(64) inline constexpr auto kIq3SLow = half_plane<8>(quant::kIq3SCodes, 0);
+alignas(64) inline constexpr auto kIq3SHigh = half_plane<8>(quant::kIq3SCodes, 1);
 
 /// 7 bits to 8 of even parity.
 alignas(64) inline constexpr auto kEvenSigns = [] {
   std::array<Register<uint8_t>, 2> out{};
   for (int i = 0; i < 128; ++i) {
-    int parity = 0;
-    for (int bit = 0; bit < 7; ++bit) parity ^= (i >> bit) & 1;
-    out[static_cast<size_t>(i / 64)][static_cast<size_t>(i % 64)] = static_cast<uint8_t>(i | (parity << 7));
+    out[static_cast<size_t>(i / 64)][static_cast<size_t>(i % 64)] =
+        static_cast<uint8_t>(i | (parity(i) << 7));
   }
   return out;
 }();
-/// Four patterns of 7 bits from the low half of a 64-bit lane; and from both halves.
+/// Four patterns of 7 bits from the low half of a 64-bit lane.
 alignas(64) inline constexpr auto kFourSevens = make<uint8_t>([](int byte) { return 7 * (byte % 4); });
-alignas(64) inline constexpr auto kEightSevens = make<uint8_t>([](int byte) {
-  return 32 * (byte / 4 % 2) + 7 * (byte % 4);
-});
 
-/// 64-bit lane m holds the low halves of its group's four codes of 2-bit values in bytes 0 .. 3 and the high
-/// halves in 4 .. 7; each byte of register j gets its 2 bits at the bottom.
-alignas(64) inline constexpr auto kPick2 = make_four<uint8_t>([](int j, int byte) {
-  const int h = byte / 4 % 2, i = byte % 4;
-  return 8 * (4 * (j % 2) + 2 * h + j / 2) + 2 * i;
+/// The bytes of each 64-bit lane, first those of even number: of its 8 entries e, two of each lane of 16
+/// values, the first of all lanes and then the second.
+constexpr int even_then_odd(int byte) {
+  return 2 * (byte % 4) + byte % 8 / 4;
+}
+alignas(64) inline constexpr auto kEvenThenOdd = make<uint8_t>([](int byte) {
+  return 8 * even_then_odd(byte);
 });
+/// Patterns of 7 bits from both halves of a 64-bit lane, in the same order.
+alignas(64) inline constexpr auto kEightSevens = make<uint8_t>([](int byte) {
+  const int entry = even_then_odd(byte);
+  return 32 * (entry / 4) + 7 * (entry % 4);
+});
+/// What selects the bit of a value from its entry's byte; register j % 2 for registers j of weights.
+alignas(64) inline constexpr std::array<Register<uint8_t>, 2> kBit = {
+    make<uint8_t>([](int byte) { return 1 << (byte % 4); }),
+    make<uint8_t>([](int byte) { return 16 << (byte % 4); })};
+/// The same where the eighth value's bit is the parity of the byte.
+alignas(64) inline constexpr std::array<Register<uint8_t>, 2> kBitOrParity = {
+    kBit[0], make<uint8_t>([](int byte) { return byte % 4 == 3 ? 0xff : 16 << (byte % 4); })};
+/// A byte then has the bits of both lanes of its 64-bit lane: sign, low and high bit of the code, in 5, 3 and
+/// 1 for the even one and 4, 2 and 0 for the odd one. This keeps its own lane's.
+inline constexpr int64_t kIq2OwnBits = 0x151515152a2a2a2a;
 /// For j = 0, 1 and again for 2, 3: a 32-bit lane holds [low j, low j + 1, high j, high j + 1] for its codes
 /// of four 3-bit values.
 alignas(64) inline constexpr auto kPick3 = make_four<uint8_t>([](int j, int byte) {
   const int h = byte / 4 % 2, i = byte % 4;
   return 32 * h + 16 * (i / 2) + 8 * (j % 2) + 3 * (i % 2);
 });
-/// Code in the low bits, sign above it, anything above that.
+/// From kIq2OwnBits of either lane.
 alignas(64) inline constexpr auto kIq2Values = make<uint8_t>([](int i) {
-  const int level = quant::kIq2Levels[i & 3];
-  return kIq2Offset + ((i & 4) ? -level : level);
+  const int own = (i | i >> 1) & 0x15;
+  const int level = quant::kIq2Levels[(own >> 2 & 1) | (own & 1) << 1];
+  return kIq2Offset + ((own & 16) ? -level : level);
 });
+/// Code in the low bits, sign above it, anything above that.
 alignas(64) inline constexpr auto kIq3XxsValues = make<uint8_t>([](int i) {
   const int level = quant::kIq3XxsLevels[i & 7];
   return kIq3Offset + ((i & 8) ? -level : level);
@@ -213,10 +245,11 @@ alignas(64) inline constexpr auto kMxfp4Values = make<uint8_t>([](int i) {
 alignas(64) inline constexpr auto kInterleaveQwords = make<int64_t>([](int i) {
   return i % 2 == 0 ? i / 2 : 8 + i / 2;
 });
-/// The two high bits of an IQ2_S index: byte (lane q, group g = 2 q + ., entry e) from bit 8 g + 2 e.
+/// The two high bits of an IQ2_S index: of entry e of group g from bit 8 g + 2 e; in the
+/// order of kEvenThenOdd.
 alignas(64) inline constexpr auto kIq2SHigh = make<uint8_t>([](int byte) {
-  const int g = 2 * (byte / 16) + byte % 8 / 4;
-  return 8 * g + 2 * (byte % 4);
+  const int entry = even_then_odd(byte);
+  return 8 * (2 * (byte / 16) + entry / 4) + 2 * (entry % 4);
 });
 
 }  // namespace redlite::cpu::dl

@@ -25,10 +25,17 @@ constexpr std::array<Entry, kEntries> make_grid(const uint16_t (&codes)[kEntries
   return out;
 }
 
-/// As if every shift were positive: 8 t + 1 + offset; 2 less where it is negative.
-alignas(64) inline constexpr auto kIq1Grid = make_grid<uint64_t>(quant::kIq1Codes, [](int code) {
-  return 8 * (code - 1) + 1 + kIq1Offset;
-});
+/// 8 t + 1 + offset, and 2048 entries on, for the negative shift, 2 less.
+alignas(64) inline constexpr auto kIq1Grid = [] {
+  constexpr auto kPositive =
+      make_grid<uint64_t>(quant::kIq1Codes, [](int code) { return 8 * (code - 1) + 1 + kIq1Offset; });
+  std::array<uint64_t, 4096> out{};
+  for (size_t e = 0; e < 2048; ++e) {
+    out[e] = kPositive[e];
+    out[2048 + e] = kPositive[e] - 0x0202020202020202u;
+  }
+  return out;
+}();
 alignas(64) inline constexpr auto kIq2XxsGrid = make_grid<uint64_t>(quant::kIq2XxsCodes, [](int code) {
   return quant::kIq2Levels[code] + kIq2Offset;
 });
