@@ -53,6 +53,7 @@ function(redlite_test name)
   target_link_libraries(${name} PRIVATE redlite_flags ${ARG_DEPENDS} GTest::gmock_main)
   # Tests and commands spend their time in the libraries: compile them quickly.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_precompile_headers(${name} REUSE_FROM redlite_test_headers)
   target_compile_definitions(${name} PRIVATE
     REDLITE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     REDLITE_DEMO_MODEL="${PROJECT_SOURCE_DIR}/models/redlite-tales-32M.gguf")
