@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   cli::add_parity(app);
   cli::add_synth(app);
   cli::add_convert(app);
+  cli::add_kernel_selftest(app);
   cli::add_help(app);
   try {
     app.parse(argc, argv);

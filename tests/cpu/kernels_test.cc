@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "../quant/random_blocks.h"
+#include "quant/random_blocks.h"
 #include "cpu/kernels/layout.h"
 #include "model/router.h"
 #include "quant/blocks.h"

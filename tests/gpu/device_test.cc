@@ -145,6 +145,6 @@ TEST(Device, SynchronizeGivesUp) {
 }
 
 }  // namespace
-RL_KERNEL(Example);
-RL_KERNEL(WaitForHost);
+RL_EMULATOR_KERNEL(Example);
+RL_EMULATOR_KERNEL(WaitForHost);
 }  // namespace redlite::gpu

@@ -189,11 +189,11 @@ TEST(Emulator, SharedMemoryAndBarriers) {
 
 }  // namespace
 
-RL_KERNEL(EarlyReturnBeforeBarrier);
-RL_KERNEL(WarpReturnsBeforeBarrier);
-RL_KERNEL(Diverging);
-RL_KERNEL(DivergingBarriers);
-RL_KERNEL(WarpOperations);
-RL_KERNEL(Rotate);
+RL_EMULATOR_KERNEL(EarlyReturnBeforeBarrier);
+RL_EMULATOR_KERNEL(WarpReturnsBeforeBarrier);
+RL_EMULATOR_KERNEL(Diverging);
+RL_EMULATOR_KERNEL(DivergingBarriers);
+RL_EMULATOR_KERNEL(WarpOperations);
+RL_EMULATOR_KERNEL(Rotate);
 
 }  // namespace redlite::gpu

@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "quant/blocks.h"
-#include "random_blocks.h"
+#include "quant/random_blocks.h"
 
 namespace redlite::quant {
 namespace {

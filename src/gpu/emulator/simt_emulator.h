@@ -149,6 +149,24 @@ template <int Width = 32, typename T>
 inline T warp_sum(T value, RL_PLACE) {
   return group_fold<Width>("warp_sum", file, line, value, [](T a, T b) { return static_cast<T>(a + b); });
 }
+/// The same for a width that the compiler does not know: a power of two, the same for all threads.
+template <typename T>
+inline T warp_sum(T value, int width, RL_PLACE) {
+  switch (width) {
+    case 1:
+      return value;
+    case 2:
+      return warp_sum<2>(value, file, line);
+    case 4:
+      return warp_sum<4>(value, file, line);
+    case 8:
+      return warp_sum<8>(value, file, line);
+    case 16:
+      return warp_sum<16>(value, file, line);
+    default:
+      return warp_sum<32>(value, file, line);
+  }
+}
 /// NaN-free values only.
 template <int Width = 32, typename T>
 inline T warp_max(T value, RL_PLACE) {
@@ -437,5 +455,12 @@ EmulatorKernel emulator_kernel() {
 
 }  // namespace redlite::gpu
 
-/// Makes kernel K known to the back end that is being compiled.
+/// Makes kernel K known to the back end that is being compiled. RL_EMULATOR_KERNEL is for the tests' own
+/// kernels, which nvcc does not see.
 #define RL_KERNEL(...) template ::redlite::gpu::EmulatorKernel(::redlite::gpu::emulator_kernel<__VA_ARGS__>)()
+#define RL_EMULATOR_KERNEL(...)                             \
+  template <>                                               \
+  [[maybe_unused]] const void* cuda_kernel<__VA_ARGS__>() { \
+    return nullptr;                                         \
+  }                                                         \
+  RL_KERNEL(__VA_ARGS__)

@@ -1,0 +1,60 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "gpu/device.h"
+#include "gpu/selftest/selftest.h"
+
+namespace redlite::cli {
+namespace {
+
+struct Options {
+  std::string backend = "emulator";
+  std::string filter;
+  uint64_t seed = 0;
+  int threads = 0;
+};
+
+void run(const Options& options) {
+  const uint64_t seed = options.seed != 0 ? options.seed : std::random_device{}() | 1;
+  const std::unique_ptr<gpu::Device> device =
+      options.backend == "cuda" ? gpu::open_cuda()
+                                : gpu::open_emulator({.seed = seed, .threads = options.threads});
+  fmt::print("kernels on {}, seed {}\n", device->info().name, seed);
+  int groups = 0, cases = 0;
+  const int failures =
+      gpu::kernel_selftest(*device, seed, options.filter, [&](const gpu::SelftestLine& line) {
+        ++groups;
+        cases += line.cases;
+        fmt::print(
+            "{:<28} {:>4} cases  error/bound {:5.3f}  {}\n", line.name, line.cases, line.worst,
+            line.failures == 0 ? "ok" : fmt::format("{} FAILED: {}", line.failures, line.first_failure));
+        std::fflush(stdout);
+      });
+  if (groups == 0) fail("no kernel's name contains '{}'", options.filter);
+  if (failures > 0) fail("{} of {} cases failed; --seed {} repeats them", failures, cases, seed);
+  fmt::print("{} cases of {} groups passed\n", cases, groups);
+}
+
+}  // namespace
+
+void add_kernel_selftest(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "kernel-selftest", "Compare every GPU kernel with double-precision mathematics on random inputs");
+  command->add_option("--backend", options->backend, "cuda, or emulator (needs no GPU)")
+      ->check(CLI::IsMember({"cuda", "emulator"}))
+      ->capture_default_str();
+  command->add_option("--filter", options->filter,
+                      "Only kernels whose name contains this, e.g. \"matvec Q4_K\"");
+  command->add_option("--seed", options->seed, "Of the inputs and of the emulator's order; 0: a fresh one");
+  command->add_option("--threads", options->threads, "Of the emulator; 0: one for each core");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace redlite::cli
