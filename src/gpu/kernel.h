@@ -54,7 +54,6 @@ struct Shape {
 struct EmulatorKernel {
   void (*run)(const void* params, void* shared);
   size_t shared_bytes;
-  size_t shared_alignment;
 };
 
 /// A kernel as the back ends see it.

@@ -32,8 +32,11 @@ struct Warp {
 
 namespace {
 
+bool same(const char* a, const char* b) {
+  return a == b || std::strcmp(a, b) == 0;
+}
 bool same(const Site& a, const Site& b) {
-  return a.line == b.line && std::strcmp(a.what, b.what) == 0 && std::strcmp(a.file, b.file) == 0;
+  return a.line == b.line && same(a.what, b.what) && same(a.file, b.file);
 }
 
 std::string describe(const Site& site) {

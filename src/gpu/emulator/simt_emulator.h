@@ -446,11 +446,12 @@ namespace redlite::gpu {
 
 template <typename K>
 EmulatorKernel emulator_kernel() {
+  static_assert(alignof(typename K::Shared) <= 256);
   return {[](const void* params, void* shared) {
             K::run(*static_cast<const typename K::Params*>(params),
                    *static_cast<typename K::Shared*>(shared));
           },
-          sizeof(typename K::Shared), alignof(typename K::Shared)};
+          sizeof(typename K::Shared)};
 }
 
 }  // namespace redlite::gpu
