@@ -190,53 +190,85 @@ HWY_INLINE void keep(const Decoded& decoded, PanelBlock& out) {
   if constexpr (Decoder::kMins) _mm512_store_ps(out.min, decoded.min);
 }
 
-/// Two rows of a panel times four tokens: 8 products, each weight and activation register used several times.
-template <typename Decoder, int kRows, int kTokens>
-void multiply_tile(const PanelBlock* panel, int blocks, const ActivationBlock* x, float* y, size_t y_stride) {
-  F sums[kRows][kTokens];
+/// Eight sums' lanes folded in halves, together: sums k and 4 + k in elements 4 k and 4 k + 1.
+HWY_INLINE F fold_8(const F (&sums)[8]) {
+  F four[4];
+  for (int k = 0; k < 4; ++k) {
+    const F a = sums[2 * k], b = sums[2 * k + 1];
+    four[k] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+  }
+  F two[2];
+  for (int k = 0; k < 2; ++k) {
+    const F a = four[2 * k], b = four[2 * k + 1];
+    two[k] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  }
+  const F pairs =
+      _mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x44), _mm512_shuffle_ps(two[0], two[1], 0xee));
+  const F folded = _mm512_add_ps(pairs, _mm512_movehdup_ps(pairs));  // in elements 0 and 2 of four
+  return _mm512_shuffle_ps(folded, folded, 0x88);
+}
+
+/// Tokens whose activations pass by together: they stay in the first-level cache.
+constexpr int kTileTokens = 4;
+
+/// Two rows of a panel times up to kTileTokens tokens: each weight and activation register is used several
+/// times. `rows` of the two are stored.
+template <int kOffsetBits, bool kMins, int kTokens>
+void multiply_tile(const PanelBlock* panel, int blocks, const ActivationBlock* x, int rows, float* y,
+                   size_t y_stride) {
+  F sums[2][4];
   for (auto& row : sums) {
     for (F& sum : row) sum = _mm512_setzero_ps();
   }
   for (int b = 0; b < blocks; ++b) {
-    V dots[kRows][kTokens];
+    const PanelBlock* const w_blocks[2] = {panel + b, panel + blocks + b};
+    V dots[2][kTokens];
     for (int t = 0; t < kTokens; ++t) {
       V start = _mm512_setzero_si512();
-      if constexpr (Decoder::kOffsetBits >= 0) {
-        start = _mm512_slli_epi32(_mm512_load_si512(x[t * blocks + b].negative_sum), Decoder::kOffsetBits);
+      if constexpr (kOffsetBits >= 0) {
+        start = _mm512_slli_epi32(_mm512_load_si512(x[t * blocks + b].negative_sum), kOffsetBits);
       }
-      for (int r = 0; r < kRows; ++r) dots[r][t] = start;
+      for (int r = 0; r < 2; ++r) dots[r][t] = start;
     }
     for (int j = 0; j < 4; ++j) {
-      V w[kRows];
-      for (int r = 0; r < kRows; ++r) w[r] = _mm512_load_si512(panel[r * blocks + b].w[j]);
+      const V w[2] = {_mm512_load_si512(w_blocks[0]->w[j]), _mm512_load_si512(w_blocks[1]->w[j])};
       for (int t = 0; t < kTokens; ++t) {
-        const V q = _mm512_load_si512(x[t * blocks + b].q[j]);
-        for (int r = 0; r < kRows; ++r) dots[r][t] = _mm512_dpbusd_epi32(dots[r][t], w[r], q);
+        V q = _mm512_load_si512(x[t * blocks + b].q[j]);
+        asm("" : "+v"(q));  // loaded once, not with each use
+        for (int r = 0; r < 2; ++r) dots[r][t] = _mm512_dpbusd_epi32(dots[r][t], w[r], q);
       }
     }
     for (int t = 0; t < kTokens; ++t) {
       const F x_scale = _mm512_load_ps(x[t * blocks + b].scale);
-      for (int r = 0; r < kRows; ++r) {
-        const PanelBlock& block = panel[r * blocks + b];
+      for (int r = 0; r < 2; ++r) {
         sums[r][t] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(dots[r][t]), x_scale),
-                                     _mm512_load_ps(block.scale), sums[r][t]);
-        if constexpr (Decoder::kMins) {
-          sums[r][t] = _mm512_fnmadd_ps(_mm512_load_ps(block.min),
+                                     _mm512_load_ps(w_blocks[r]->scale), sums[r][t]);
+        if constexpr (kMins) {
+          sums[r][t] = _mm512_fnmadd_ps(_mm512_load_ps(w_blocks[r]->min),
                                         _mm512_load_ps(x[t * blocks + b].scaled_sum), sums[r][t]);
         }
       }
     }
   }
+  const F all[8] = {sums[0][0], sums[0][1], sums[0][2], sums[0][3],
+                    sums[1][0], sums[1][1], sums[1][2], sums[1][3]};
+  alignas(64) float folded[16];
+  _mm512_store_ps(folded, fold_8(all));
   for (int t = 0; t < kTokens; ++t) {
-    for (int r = 0; r < kRows; ++r)
-      y[static_cast<size_t>(t) * y_stride + static_cast<size_t>(r)] = fold(sums[r][t]);
+    std::memcpy(y + static_cast<size_t>(t) * y_stride, folded + 4 * t,
+                static_cast<size_t>(rows) * sizeof(float));
   }
 }
 
+using Tile = void (*)(const PanelBlock*, int, const ActivationBlock*, int, float*, size_t);
+/// By tokens - 1.
+template <int kOffsetBits, bool kMins>
+constexpr Tile kTiles[kTileTokens] = {
+    multiply_tile<kOffsetBits, kMins, 1>, multiply_tile<kOffsetBits, kMins, 2>,
+    multiply_tile<kOffsetBits, kMins, 3>, multiply_tile<kOffsetBits, kMins, 4>};
+
 /// Bytes of decoded rows kept at once: they stay in the second-level cache while the tokens pass by.
 constexpr size_t kPanelBytes = 192 << 10;
-/// Tokens whose activations pass by together: they stay in the first-level cache.
-constexpr int kTileTokens = 4;
 
 template <typename Decoder>
 void multiply_many(const model::Matrix& w, int first, int last, const Activations& x, int t_first, int t_last,
@@ -266,22 +298,10 @@ void multiply_many(const model::Matrix& w, int first, int last, const Activation
     for (int t = t_first; t < t_last; t += kTileTokens) {
       const ActivationBlock* const from = Access::blocks(x, t);
       const int tokens = std::min(kTileTokens, t_last - t);
+      const Tile tile = kTiles<Decoder::kOffsetBits, Decoder::kMins>[tokens - 1];
       for (int r = 0; r < rows; r += 2) {
-        const PanelBlock* const tile = decoded_rows + static_cast<ptrdiff_t>(r) * blocks;
-        float* const out = y + static_cast<size_t>(t - t_first) * y_stride + static_cast<size_t>(r0 + r);
-        if (rows - r >= 2 && tokens == kTileTokens) {
-          multiply_tile<Decoder, 2, kTileTokens>(tile, blocks, from, out, y_stride);
-          continue;
-        }
-        for (int k = 0; k < tokens; ++k) {
-          const ActivationBlock* const one = from + static_cast<ptrdiff_t>(k) * blocks;
-          float* const to = out + static_cast<size_t>(k) * y_stride;
-          if (rows - r >= 2) {
-            multiply_tile<Decoder, 2, 1>(tile, blocks, one, to, y_stride);
-          } else {
-            multiply_tile<Decoder, 1, 1>(tile, blocks, one, to, y_stride);
-          }
-        }
+        tile(decoded_rows + static_cast<ptrdiff_t>(r) * blocks, blocks, from, std::min(2, rows - r),
+             y + static_cast<size_t>(t - t_first) * y_stride + static_cast<size_t>(r0 + r), y_stride);
       }
     }
   }

@@ -137,37 +137,42 @@ HWY_INLINE void dot_tile(const std::byte* w, size_t row_bytes, const float* x, s
   }
 }
 
-/// Rows [first, last) times n_tokens tokens, in tiles that fit the registers.
+/// Rows [first, last) times n_tokens tokens, in tiles that fit the registers; a panel of rows stays in the
+/// second-level cache while the tokens pass by.
 template <Type kType>
 void multiply_floats(const std::byte* w, size_t row_bytes, int first, int last, const float* x,
                      size_t x_stride, int n_tokens, int n, float* y, size_t y_stride) {
   constexpr int kTokens = kWidth >= 16 ? 4 : 2;
   constexpr int kRows = kWidth >= 16 ? 4 : 2;
-  int t = 0;
-  for (; t + kTokens <= n_tokens; t += kTokens) {
-    const float* from = x + static_cast<size_t>(t) * x_stride;
-    float* to = y + static_cast<size_t>(t) * y_stride;
-    int r = first;
-    for (; r + kRows <= last; r += kRows) {
-      dot_tile<kType, kRows, kTokens>(w + static_cast<size_t>(r) * row_bytes, row_bytes, from, x_stride, n,
-                                      to + r, y_stride);
+  constexpr int kPanelRows = 16;
+  for (int panel = first; panel < last; panel += kPanelRows) {
+    const int end = std::min(panel + kPanelRows, last);
+    int t = 0;
+    for (; t + kTokens <= n_tokens; t += kTokens) {
+      const float* from = x + static_cast<size_t>(t) * x_stride;
+      float* to = y + static_cast<size_t>(t) * y_stride;
+      int r = panel;
+      for (; r + kRows <= end; r += kRows) {
+        dot_tile<kType, kRows, kTokens>(w + static_cast<size_t>(r) * row_bytes, row_bytes, from, x_stride, n,
+                                        to + r, y_stride);
+      }
+      for (; r < end; ++r) {
+        dot_tile<kType, 1, kTokens>(w + static_cast<size_t>(r) * row_bytes, row_bytes, from, x_stride, n,
+                                    to + r, y_stride);
+      }
     }
-    for (; r < last; ++r) {
-      dot_tile<kType, 1, kTokens>(w + static_cast<size_t>(r) * row_bytes, row_bytes, from, x_stride, n,
-                                  to + r, y_stride);
-    }
-  }
-  for (; t < n_tokens; ++t) {
-    const float* from = x + static_cast<size_t>(t) * x_stride;
-    float* to = y + static_cast<size_t>(t) * y_stride;
-    int r = first;
-    for (; r + 4 <= last; r += 4) {
-      dot_tile<kType, 4, 1>(w + static_cast<size_t>(r) * row_bytes, row_bytes, from, x_stride, n, to + r,
-                            y_stride);
-    }
-    for (; r < last; ++r) {
-      dot_tile<kType, 1, 1>(w + static_cast<size_t>(r) * row_bytes, row_bytes, from, x_stride, n, to + r,
-                            y_stride);
+    for (; t < n_tokens; ++t) {
+      const float* from = x + static_cast<size_t>(t) * x_stride;
+      float* to = y + static_cast<size_t>(t) * y_stride;
+      int r = panel;
+      for (; r + 4 <= end; r += 4) {
+        dot_tile<kType, 4, 1>(w + static_cast<size_t>(r) * row_bytes, row_bytes, from, x_stride, n, to + r,
+                              y_stride);
+      }
+      for (; r < end; ++r) {
+        dot_tile<kType, 1, 1>(w + static_cast<size_t>(r) * row_bytes, row_bytes, from, x_stride, n, to + r,
+                              y_stride);
+      }
     }
   }
 }
