@@ -1,5 +1,5 @@
 // Products with quantised weights for AVX2 (and for AVX-512 without VNNI or VBMI, which would gain little).
-// A row is decoded once and multiplied by all tokens.
+// With many tokens, decoded rows are kept for all of them in a panel.
 #include <hwy/base.h>
 #include <hwy/detect_targets.h>
 
@@ -31,35 +31,31 @@ struct Sums {
   F half[2];
 };
 
-/// The lanes' products of one block with one token's activations, added to `sums` in the defined order.
-template <typename Decoder>
-HWY_INLINE void add_block(const Decoded& block, const ActivationBlock& x, Sums& sums) {
-  for (int h = 0; h < 2; ++h) {
-    const int lane = 8 * h;
-    V dot = _mm256_setzero_si256();
-    if constexpr (Decoder::kOffsetBits >= 0) {
-      dot = _mm256_slli_epi32(load32(x.negative_sum + lane), Decoder::kOffsetBits);
-    }
-    for (int j = 0; j < 4; j += Decoder::kSums) {
-      V products = _mm256_setzero_si256();
-      for (int i = j; i < j + Decoder::kSums; ++i) {
-        const V q = load32(x.q[i][lane]), w = block.w[h][i];
-        V one;
-        if constexpr (Decoder::kUnsigned) {
-          one = _mm256_maddubs_epi16(w, q);
-        } else {
-          one = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
-        }
-        products = i == j ? one : _mm256_add_epi16(products, one);
+/// The products of half the lanes of one block with one token's activations, added to `sum` in the defined
+/// order.
+template <bool kUnsigned, bool kMins, int kOffsetBits, int kSums>
+HWY_INLINE F add_half(const Decoded& block, const ActivationBlock& x, int h, F sum) {
+  const int lane = 8 * h;
+  V dot = _mm256_setzero_si256();
+  if constexpr (kOffsetBits >= 0) dot = _mm256_slli_epi32(load32(x.negative_sum + lane), kOffsetBits);
+  for (int j = 0; j < 4; j += kSums) {
+    V products = _mm256_setzero_si256();
+    for (int i = j; i < j + kSums; ++i) {
+      const V q = load32(x.q[i][lane]), w = block.w[h][i];
+      V one;
+      if constexpr (kUnsigned) {
+        one = _mm256_maddubs_epi16(w, q);
+      } else {
+        one = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
       }
-      dot = _mm256_add_epi32(dot, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
+      products = i == j ? one : _mm256_add_epi16(products, one);
     }
-    const F scaled = _mm256_mul_ps(floats(dot), _mm256_load_ps(x.scale + lane));
-    sums.half[h] = _mm256_fmadd_ps(scaled, block.scale[h], sums.half[h]);
-    if constexpr (Decoder::kMins) {
-      sums.half[h] = _mm256_fnmadd_ps(block.min[h], _mm256_load_ps(x.scaled_sum + lane), sums.half[h]);
-    }
+    dot = _mm256_add_epi32(dot, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
   }
+  const F scaled = _mm256_mul_ps(floats(dot), _mm256_load_ps(x.scale + lane));
+  sum = _mm256_fmadd_ps(scaled, block.scale[h], sum);
+  if constexpr (kMins) sum = _mm256_fnmadd_ps(block.min[h], _mm256_load_ps(x.scaled_sum + lane), sum);
+  return sum;
 }
 
 /// Lanes folded in halves.
@@ -68,6 +64,18 @@ HWY_INLINE float fold(const Sums& sums) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+/// Asks for the kBytes that lie a fixed distance behind `at`, early for the second-level cache and later for
+/// the first.
+constexpr size_t kFarPrefetch = 4096, kNearPrefetch = 1024;
+template <size_t kBytes>
+HWY_INLINE void prefetch(const void* at) {
+  const auto* from = static_cast<const char*>(at);
+  for (size_t i = 0; i < kBytes; i += 64) {
+    _mm_prefetch(from + kFarPrefetch + i, _MM_HINT_T1);
+    _mm_prefetch(from + kNearPrefetch + i, _MM_HINT_T0);
+  }
 }
 
 /// Calls use(decoded, block) for all blocks of 256 values of a row; the last is padded with zeros.
@@ -79,6 +87,7 @@ HWY_INLINE void for_blocks(const std::byte* row, int cols, Use use) {
   Decoded decoded;
   int b = 0;
   for (; b < cols / kBlockValues; ++b, block += kParts) {
+    prefetch<kParts * sizeof(Block)>(block);
     Decoder::decode(block, decoded);
     use(decoded, b);
   }
@@ -93,35 +102,76 @@ HWY_INLINE void for_blocks(const std::byte* row, int cols, Use use) {
   }
 }
 
+/// Two rows of a panel times kTokens <= 2 tokens. `rows` of the two are stored.
+template <bool kUnsigned, bool kMins, int kOffsetBits, int kSums, int kTokens>
+void multiply_tile(const Decoded* panel, int blocks, const ActivationBlock* x, int rows, float* y,
+                   size_t y_stride) {
+  Sums sums[2][kTokens];
+  for (int h = 0; h < 2; ++h) {
+    F half[2][kTokens];
+    for (auto& row : half) {
+      for (F& sum : row) sum = _mm256_setzero_ps();
+    }
+    for (int b = 0; b < blocks; ++b) {
+      for (int r = 0; r < 2; ++r) {
+        for (int t = 0; t < kTokens; ++t) {
+          half[r][t] = add_half<kUnsigned, kMins, kOffsetBits, kSums>(panel[r * blocks + b],
+                                                                      x[t * blocks + b], h, half[r][t]);
+        }
+      }
+    }
+    for (int r = 0; r < 2; ++r) {
+      for (int t = 0; t < kTokens; ++t) sums[r][t].half[h] = half[r][t];
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    for (int r = 0; r < rows; ++r)
+      y[static_cast<size_t>(t) * y_stride + static_cast<size_t>(r)] = fold(sums[r][t]);
+  }
+}
+
+/// Decoded rows kept at once, in the second-level cache, while the tokens pass by in pairs.
+constexpr int kPanelRows = 16;
+
 template <typename Decoder>
 void multiply_with(const model::Matrix& w, int first, int last, const Activations& x, int t_first, int t_last,
                    float* y, size_t y_stride) {
+  constexpr bool kUnsigned = Decoder::kUnsigned, kMins = Decoder::kMins;
+  constexpr int kOffsetBits = Decoder::kOffsetBits, kSums = Decoder::kSums;
   const int blocks = Access::blocks_in_row(w.cols);
-  const size_t row_bytes = w.row_bytes();
-  const std::byte* row = w.row(first);
   const ActivationBlock* const activations = Access::blocks(x, t_first);
   const int tokens = t_last - t_first;
   if (tokens == 1) {
-    for (int r = first; r < last; ++r, row += row_bytes) {
+    for (int r = first; r < last; ++r) {
       Sums sums = {};
-      for_blocks<Decoder>(row, w.cols, [&sums, activations](const Decoded& decoded, int b) {
-        add_block<Decoder>(decoded, activations[b], sums);
+      for_blocks<Decoder>(w.row(r), w.cols, [&sums, activations](const Decoded& decoded, int b) {
+        for (int h = 0; h < 2; ++h) {
+          sums.half[h] =
+              add_half<kUnsigned, kMins, kOffsetBits, kSums>(decoded, activations[b], h, sums.half[h]);
+        }
       });
       y[r] = fold(sums);
     }
     return;
   }
   thread_local AlignedBuffer<Decoded> buffer;
-  if (buffer.size() < static_cast<size_t>(blocks))
-    buffer = AlignedBuffer<Decoded>(static_cast<size_t>(blocks));
-  Decoded* const decoded_row = buffer.data();
-  for (int r = first; r < last; ++r, row += row_bytes) {
-    for_blocks<Decoder>(row, w.cols,
-                        [decoded_row](const Decoded& decoded, int b) { decoded_row[b] = decoded; });
-    for (int t = 0; t < tokens; ++t) {
-      Sums sums = {};
-      for (int b = 0; b < blocks; ++b) add_block<Decoder>(decoded_row[b], activations[t * blocks + b], sums);
-      y[static_cast<size_t>(t) * y_stride + static_cast<size_t>(r)] = fold(sums);
+  const size_t needed = static_cast<size_t>(kPanelRows) * static_cast<size_t>(blocks);
+  if (buffer.size() < needed) buffer = AlignedBuffer<Decoded>(needed);
+  Decoded* const panel = buffer.data();
+  for (int r0 = first; r0 < last; r0 += kPanelRows) {
+    const int rows = std::min(kPanelRows, last - r0);
+    for (int r = 0; r < rows; ++r) {
+      Decoded* const out = panel + static_cast<ptrdiff_t>(r) * blocks;
+      for_blocks<Decoder>(w.row(r0 + r), w.cols, [out](const Decoded& decoded, int b) { out[b] = decoded; });
+    }
+    for (int t = 0; t < tokens; t += 2) {
+      const auto tile = tokens - t >= 2 ? multiply_tile<kUnsigned, kMins, kOffsetBits, kSums, 2>
+                                        : multiply_tile<kUnsigned, kMins, kOffsetBits, kSums, 1>;
+      for (int r = 0; r < rows; r += 2) {
+        tile(panel + static_cast<ptrdiff_t>(r) * blocks, blocks,
+             activations + static_cast<ptrdiff_t>(t) * blocks, std::min(2, rows - r),
+             y + static_cast<size_t>(t) * y_stride + static_cast<size_t>(r0 + r), y_stride);
+      }
     }
   }
 }
