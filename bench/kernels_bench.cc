@@ -14,8 +14,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <barrier>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -25,6 +23,7 @@
 
 #include "base/aligned.h"
 #include "cpu/kernels.h"
+#include "machine/memory_bandwidth.h"
 #include "quant/random_blocks.h"
 #include "quant/type.h"
 
@@ -87,41 +86,10 @@ Activations activations(const Kernels& kernels, int tokens) {
   return out;
 }
 
-void sum(const std::byte* from, size_t bytes) {
-  const auto* words = reinterpret_cast<const uint64_t*>(from);
-  uint64_t sums[32] = {};
-  for (size_t i = 0; i + 32 <= bytes / sizeof(uint64_t); i += 32) {
-    for (size_t k = 0; k < 32; ++k) sums[k] += words[i + k];
-  }
-  benchmark::DoNotOptimize(sums);
-}
-
-/// Bytes a second that so many threads read together: the best of a few passes.
-double measure_bandwidth(int threads) {
-  std::memset(memory(), 1, memory_bytes());
-  const size_t share = memory_bytes() / static_cast<size_t>(threads) / 4096 * 4096;
-  double best = 0;
-  for (int pass = 0; pass < 5; ++pass) {
-    std::barrier start(threads + 1);
-    std::vector<std::jthread> team;
-    for (int t = 0; t < threads; ++t) {
-      team.emplace_back([&start, share, t] {
-        start.arrive_and_wait();
-        sum(memory() + static_cast<size_t>(t) * share, share);
-        start.arrive_and_wait();
-      });
-    }
-    start.arrive_and_wait();
-    const auto begin = std::chrono::steady_clock::now();
-    start.arrive_and_wait();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    best = std::max(best, static_cast<double>(share) * threads / seconds.count());
-  }
-  return best;
-}
+/// Bytes a second that so many threads read together.
 double floor_bandwidth(int threads) {
-  static const double one = measure_bandwidth(1);
-  static const double all = n_threads() == 1 ? one : measure_bandwidth(n_threads());
+  static const double one = machine::memory_bandwidth(1);
+  static const double all = n_threads() == 1 ? one : machine::memory_bandwidth(n_threads());
   return threads == 1 ? one : all;
 }
 
