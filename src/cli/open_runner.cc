@@ -58,6 +58,7 @@ OpenRunner open_runner(const model::Model& model, const RunnerOptions& options, 
 
   auto runner = std::make_unique<cpu::CpuRunner>(model, cpu);
   open.cpu = runner.get();
+  if (bounded) open.cache_description += ", " + runner->cache_io();
   open.runner = std::move(runner);
   return open;
 }

@@ -28,7 +28,8 @@ struct OpenRunner {
   std::unique_ptr<model::Runner> runner;
   cpu::CpuRunner* cpu = nullptr;  ///< the same runner if it is the CPU's, for its statistics
   MemoryBudget budget;            ///< CPU only
-  std::string cache_description;  ///< "4096 MiB of 17316", with the reason when it was chosen automatically
+  std::string
+      cache_description;  ///< "4096 MiB of 17316", with how it is read and the reasons of automatic choices
 };
 
 /// Opens the backend chosen in `options` for sequences of `context` tokens. Throws Error.

@@ -297,6 +297,10 @@ experts::CacheStats CpuRunner::cache_stats() const {
   return impl_->cache.stats();
 }
 
+std::string CpuRunner::cache_io() const {
+  return impl_->cache.io();
+}
+
 StageTimes CpuRunner::stage_times() const {
   return impl_->times;
 }

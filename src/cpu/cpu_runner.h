@@ -41,6 +41,7 @@ class CpuRunner final : public model::Runner {
 
   experts::CacheStats cache_stats() const;
   StageTimes stage_times() const;
+  std::string cache_io() const;  ///< how experts are read, see ExpertCache::io()
   std::string_view kernels() const;
   int threads() const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "cpu/runner_impl.h"
 #include "model/router.h"
@@ -14,9 +15,11 @@ void CpuRunner::Impl::route(int layer, int n) {
   const int used = c.n_experts_used;
   const model::Matrix& router = weights.layers[layer].ffn.router;
 
-  // router_logits[n][n_experts]; for one token also what the next layer's router makes of the same input, a
-  // good guess at what that layer will need
-  const bool predict = n == 1 && layer + 1 < c.n_layers && cache.prefetching();
+  // router_logits[n][n_experts]; and what the next layer's router makes of the same input, a good guess at
+  // what that layer will need
+  const bool predict = layer + 1 < c.n_layers && cache.prefetching();
+  const int step = (n + kPredictTokens - 1) / kPredictTokens;
+  const int n_predict = predict ? (n + step - 1) / step : 0;
   const int rows = predict ? 2 * c.n_experts : c.n_experts;
   const int grain = std::max(16, c.n_experts / (4 * pool.size()));
   pool.run(rows, grain, [&](int first, int last, int) {
@@ -26,7 +29,8 @@ void CpuRunner::Impl::route(int layer, int n) {
     }
     if (last > c.n_experts) {
       kernels.router(weights.layers[layer + 1].ffn.router, std::max(first - c.n_experts, 0),
-                     last - c.n_experts, scratch.h, c.n_embd, 1, scratch.predicted_logits, c.n_experts);
+                     last - c.n_experts, scratch.h, static_cast<size_t>(step) * c.n_embd, n_predict,
+                     scratch.predicted_logits, c.n_experts);
     }
   });
   show(model::Stage::RouterLogits, layer, position, c.n_experts, n, scratch.router_logits);
@@ -39,12 +43,7 @@ void CpuRunner::Impl::route(int layer, int n) {
                           c.expert_weights_scale, {routing.ids.data() + at, size_t(used)},
                           {routing.weights.data() + at, size_t(used)});
   });
-  routing.predicted.resize(predict ? used : 0);
-  if (predict) {
-    std::vector<float>& unused = routing.predicted_weights;
-    unused.resize(used);
-    model::select_experts({scratch.predicted_logits, size_t(c.n_experts)}, 1, routing.predicted, unused);
-  }
+  predict_experts(n_predict);
   if (*tap) {
     const std::vector<float> ids(routing.ids.begin(), routing.ids.end());
     show(model::Stage::ExpertIds, layer, position, used, n, ids.data());
@@ -52,18 +51,50 @@ void CpuRunner::Impl::route(int layer, int n) {
   }
 }
 
+/// The experts that the next layer will probably need, from its logits for n tokens.
+void CpuRunner::Impl::predict_experts(int n) {
+  Routing& r = routing;
+  r.predicted.clear();
+  if (n == 0) return;
+  const size_t used = config.n_experts_used;
+  const size_t n_experts = config.n_experts;
+  r.predicted_ids.resize(n * used);
+  r.predicted_weights.resize(n * used);
+  for_tokens(n, [&](int t) {
+    model::select_experts({scratch.predicted_logits + t * n_experts, n_experts}, 1,
+                          {r.predicted_ids.data() + t * used, used},
+                          {r.predicted_weights.data() + t * used, used});
+  });
+  if (n == 1) {
+    r.predicted = r.predicted_ids;
+    return;
+  }
+  r.count.assign(n_experts, 0);
+  for (const int32_t id : r.predicted_ids) {
+    if (r.count[id]++ == 0) r.predicted.push_back(id);
+  }
+  std::sort(r.predicted.begin(), r.predicted.end(),
+            [&](int32_t a, int32_t b) { return r.count[a] != r.count[b] ? r.count[a] > r.count[b] : a < b; });
+}
+
 /// Sorts the chunk's (token, rank) pairs by expert.
-void CpuRunner::Impl::group_by_expert() {
+void CpuRunner::Impl::group_by_expert(int layer) {
   Routing& r = routing;
   const size_t pairs = r.ids.size();
   r.count.assign(config.n_experts, 0);
   for (const int32_t id : r.ids) ++r.count[id];
   r.experts.clear();
+  for (int e = 0; e < config.n_experts; ++e) {
+    if (r.count[e] > 0) r.experts.push_back(e);
+  }
+  // In several waves, what is in memory comes first, before the misses of a wave evict it.
+  if (r.experts.size() > static_cast<size_t>(cache.max_lease(layer))) {
+    std::stable_partition(r.experts.begin(), r.experts.end(),
+                          [&](int32_t e) { return cache.resident(layer, e); });
+  }
   r.first.clear();
   int first = 0;
-  for (int e = 0; e < config.n_experts; ++e) {
-    if (r.count[e] == 0) continue;
-    r.experts.push_back(e);
+  for (const int32_t e : r.experts) {
     r.first.push_back(first);
     first += std::exchange(r.count[e], first);  // from now on: where its next pair goes
   }
@@ -77,25 +108,67 @@ void CpuRunner::Impl::group_by_expert() {
   }
 }
 
+/// Of a chunk's experts the cache keeps those that its last tokens used most; they are the likeliest to be
+/// used again.
+void CpuRunner::Impl::retire_experts(int layer, int n) {
+  constexpr double kHalfLife = 32;  // tokens
+  Routing& r = routing;
+  r.retired.clear();
+  const size_t keep = cache.worth_keeping(layer, static_cast<int>(r.experts.size()));
+  if (n == 1 || keep >= r.experts.size()) return;
+  std::vector<double> score(r.experts.size());
+  std::vector<size_t> order(r.experts.size());
+  for (size_t group = 0; group < r.experts.size(); ++group) {
+    order[group] = group;
+    for (const int32_t t : r.tokens(static_cast<int>(group))) score[group] += std::exp2((t - n) / kHalfLife);
+  }
+  const auto first_retired = order.begin() + static_cast<std::ptrdiff_t>(keep);
+  std::nth_element(order.begin(), first_retired, order.end(), [&](size_t a, size_t b) {
+    return score[a] != score[b] ? score[a] > score[b] : r.experts[a] < r.experts[b];
+  });
+  r.retired.assign(r.experts.size(), 0);
+  for (auto group = first_retired; group != order.end(); ++group) r.retired[*group] = 1;
+}
+
+/// Pins a wave of the chunk's experts and, with the last, begins to read for the next layer.
+experts::ExpertCache::Lease CpuRunner::Impl::acquire_wave(int layer, int n, size_t first, size_t count) {
+  const std::span<const int32_t> all = routing.experts;
+  experts::ExpertCache::Lease lease = cache.acquire(layer, all.subspan(first, count));
+  for (size_t i = 0; i < count && !routing.retired.empty(); ++i) {
+    if (routing.retired[first + i] != 0) lease.retire(static_cast<int>(i));
+  }
+  if (first + count == all.size() && !routing.predicted.empty()) {
+    if (n == 1) {
+      cache.prefetch(layer + 1, routing.predicted);
+    } else {
+      cache.read_ahead(layer + 1, routing.predicted);
+    }
+  }
+  return lease;
+}
+
 void CpuRunner::Impl::experts_ffn(int layer, int n) {
   const model::Config& c = config;
   const model::FfnWeights& w = weights.layers[layer].ffn;
-  group_by_expert();
+  group_by_expert(layer);
+  retire_experts(layer, n);
 
-  // The experts in waves of what the cache can hold at once; the reads of a wave's missing experts fly while
-  // the wave before, the shared expert and the wave's present ones are computed.
-  const std::span<const int32_t> all = routing.experts;
-  const size_t per_wave = cache.max_lease(layer);
-  const auto wave = [&](size_t first) { return all.subspan(first, std::min(per_wave, all.size() - first)); };
-  std::optional<experts::ExpertCache::Lease> lease(cache.acquire(layer, wave(0)));
-  if (!routing.predicted.empty()) cache.prefetch(layer + 1, routing.predicted);
+  // The experts in equal waves of what the cache can hold at once; the reads of a wave's missing experts fly
+  // while the wave before, the shared expert and the wave's present ones are computed.
+  const size_t n_distinct = routing.experts.size();
+  const size_t most = cache.max_lease(layer);
+  const size_t waves = (n_distinct + most - 1) / most;
+  const size_t per_wave = (n_distinct + waves - 1) / waves;
+  const auto acquire = [&](size_t first) {
+    return acquire_wave(layer, n, first, std::min(per_wave, n_distinct - first));
+  };
+  std::optional<experts::ExpertCache::Lease> lease(acquire(0));
   bool shared_left = c.shared_ff > 0;
-  for (size_t first = 0; first < all.size();) {
-    const size_t count = wave(first).size();
+  for (size_t first = 0; first < n_distinct;) {
+    const size_t count = std::min(per_wave, n_distinct - first);
     const size_t next_first = first + count;
     std::optional<experts::ExpertCache::Lease> next;
-    if (next_first < all.size() && cache.two_leases_fit(layer))
-      next.emplace(cache.acquire(layer, wave(next_first)));
+    if (next_first < n_distinct && cache.two_leases_fit(layer)) next.emplace(acquire(next_first));
 
     for (size_t left = count; left > 0 || shared_left;) {
       ready.clear();
@@ -114,8 +187,8 @@ void CpuRunner::Impl::experts_ffn(int layer, int n) {
     first = next_first;
     if (next)
       lease.emplace(std::move(*next));
-    else if (first < all.size())
-      lease.emplace(cache.acquire(layer, wave(first)));
+    else if (first < n_distinct)
+      lease.emplace(acquire(first));
   }
 
   // y[n][n_embd]: the shared expert, then the routed ones, best first

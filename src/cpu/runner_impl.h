@@ -42,10 +42,12 @@ struct DeltaOffsets {
 struct Routing {
   std::vector<int32_t> ids;        ///< [n][n_experts_used], best first
   std::vector<float> weights;      ///< [n][n_experts_used]
-  std::vector<int32_t> predicted;  ///< of the next layer, best first; empty without a prediction
+  std::vector<int32_t> predicted;  ///< experts of the next layer, likeliest first; empty without a prediction
+  std::vector<int32_t> predicted_ids;  ///< [n][n_experts_used]
   std::vector<float> predicted_weights;
 
-  std::vector<int32_t> experts;   ///< the distinct ones, ascending; a group of pairs each
+  std::vector<int32_t> experts;   ///< the distinct ones, in the order of their waves; a group of pairs each
+  std::vector<char> retired;      ///< [experts.size()] not worth keeping for later tokens; or empty
   std::vector<int> first;         ///< [experts.size() + 1] a group's first pair
   std::vector<int32_t> token_of;  ///< [pairs]
   std::vector<int32_t> pair_of;   ///< [n][n_experts_used]
@@ -86,7 +88,10 @@ struct CpuRunner::Impl {
   void attend_chunk(int index, int n);
   void delta_head(int index, int k_head, int n, const model::DeltaNetWeights& w, const DeltaOffsets& at,
                   const float* conv_weights, float* scratch_row);
-  void group_by_expert();
+  void predict_experts(int n);
+  void group_by_expert(int layer);
+  void retire_experts(int layer, int n);
+  experts::ExpertCache::Lease acquire_wave(int layer, int n, size_t first, size_t count);
   void compute_experts(int layer, int n, bool with_shared);
 
   /// All rows of all products, in one parallel region.

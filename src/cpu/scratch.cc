@@ -66,7 +66,7 @@ size_t Scratch::divide(const model::Config& c, int threads, float* base) {
   used = std::max(used, mixers_end);
 
   router_logits = take(batch, c.n_experts);
-  predicted_logits = take(1, c.n_experts);
+  predicted_logits = take(std::min(batch, kPredictTokens), c.n_experts);
   gate_up = take(pair_rows, 2 * c.expert_ff);
   shared_gate_up = take(batch, 2 * c.shared_ff);
   shared_gate = take(batch, 1);

@@ -32,7 +32,7 @@ class Scratch {
   float* results = nullptr;  ///< [batch * n_experts_used][n_embd] of the experts; where proj and core were
 
   float* router_logits = nullptr;     ///< [batch][n_experts]
-  float* predicted_logits = nullptr;  ///< [n_experts] of the next layer
+  float* predicted_logits = nullptr;  ///< [min(batch, kPredictTokens)][n_experts] of the next layer
   float* gate_up = nullptr;           ///< [pair_rows][2 * expert_ff]
   float* shared_gate_up = nullptr;    ///< [batch][2 * shared_ff]
   float* shared_gate = nullptr;       ///< [batch]
@@ -59,6 +59,8 @@ class Scratch {
 
 /// Blocks of positions that a decoded token attends to in one parallel region.
 inline constexpr int kAttendBlocks = 32;
+/// Tokens of a chunk whose experts in the next layer are predicted; of more, a sample.
+inline constexpr int kPredictTokens = 256;
 /// Tokens of a chunk that attend to a block of positions while it is in the cache.
 inline constexpr int kAttendTokens = 8;
 

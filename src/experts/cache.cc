@@ -26,6 +26,7 @@ struct ExpertCache::Lease::State {
   std::vector<int> ready;  ///< indices in the order to hand out; the first `handed_out` are gone
   size_t handed_out = 0;
   std::map<int, std::string> failed;  ///< by index, also in `ready`
+  std::vector<int> retired;           ///< indices
 
   std::optional<int> take();
 };
@@ -50,6 +51,7 @@ struct ExpertCache::Bounded {
 
   void acquire(int layer, std::span<const int32_t> ids, Lease::State& lease);
   void prefetch(int layer, std::span<const int32_t> ids);
+  void read_ahead(int layer, std::span<const int32_t> ids);
   void forget(Lease::State& lease);
   /// Lets arrivals reach the leases and starts prefetches when their time has come.
   void pump(bool wait);
@@ -57,6 +59,10 @@ struct ExpertCache::Bounded {
 
   Slot& start_load(const PlanEntry& entry);
   void start_prefetches();
+  /// False when the class has no slot to spare.
+  bool start_prefetch(ExpertKey key);
+  /// What a prediction marks as used is evicted neither by its layer's misses nor by the other loads.
+  void mark_used(int layer, int32_t id);
   void arrived(const Arrival& arrival);
 
   ExpertFiles files;
@@ -64,6 +70,7 @@ struct ExpertCache::Bounded {
   Arena arena;
   std::vector<Slot> slots;
   PrefetchPlan plan;
+  IoChoice io;                            ///< rates only if it was left to us
   std::vector<int> prefetches_in_flight;  ///< [class], those no lease waits for
   int urgent = 0;                         ///< loads that a lease waits or waited for
   std::vector<Arrival> arrivals;
@@ -86,9 +93,9 @@ ExpertCache::Bounded::Bounded(const ExpertFiles& expert_files, const SizeClasses
       arena(pool.arena_bytes()),
       slots(static_cast<size_t>(pool.n_slots())),
       plan(files.n_experts_used),
+      io(options.io == IoMode::Auto ? choose_io_mode(files) : IoChoice{.mode = options.io}),
       prefetches_in_flight(sizes.classes.size(), 0),
-      store(files, options.io == IoMode::Auto ? choose_io_mode(files) : options.io,
-            reader ? std::move(reader) : make_reader()) {}
+      store(files, io.mode, reader ? std::move(reader) : make_reader()) {}
 
 void ExpertCache::Bounded::acquire(int layer, std::span<const int32_t> ids, Lease::State& lease) {
   plan.acquired(layer, ids);
@@ -138,14 +145,29 @@ void ExpertCache::Bounded::prefetch(int layer, std::span<const int32_t> ids) {
     if (slot < 0) {
       missing.push_back({id[0], static_cast<int>(rank)});
     } else {
-      // A use in the pool's eyes, so that neither this layer's misses nor the loads of the other predicted
-      // experts evict it.
-      Plan use = pool.acquire(layer, id);
-      pool.release(use);
+      mark_used(layer, id[0]);
     }
   }
   plan.predict(layer, missing);
   pump(false);
+}
+
+void ExpertCache::Bounded::read_ahead(int layer, std::span<const int32_t> ids) {
+  plan.predict(layer, {});
+  for (const int32_t id : ids) {
+    if (pool.resident({layer, id})) mark_used(layer, id);
+  }
+  int spare = pool.available(layer) - pool.kept_slots(layer, files.n_experts_used);
+  for (const int32_t id : ids) {
+    if (pool.resident({layer, id})) continue;
+    if (spare-- <= 0 || !start_prefetch({layer, id})) break;
+  }
+  poll(false);
+}
+
+void ExpertCache::Bounded::mark_used(int layer, int32_t id) {
+  Plan use = pool.acquire(layer, {&id, 1});
+  pool.release(use);
 }
 
 void ExpertCache::Bounded::forget(Lease::State& lease) {
@@ -153,6 +175,7 @@ void ExpertCache::Bounded::forget(Lease::State& lease) {
     std::erase_if(slots[static_cast<size_t>(entry.slot)].waiters,
                   [&](const Waiter& w) { return w.lease == &lease; });
   }
+  for (const int index : lease.retired) pool.retire(lease.plan.entries[static_cast<size_t>(index)]);
   pool.release(lease.plan);
 }
 
@@ -196,17 +219,21 @@ void ExpertCache::Bounded::start_prefetches() {
     const std::optional<ExpertKey> key = plan.next();
     if (!key) break;
     if (pool.resident(*key)) continue;
-    // So many slots stay free of prefetches that the next acquire() need not wait for them.
-    int& in_flight = prefetches_in_flight[static_cast<size_t>(pool.class_of(key->layer))];
-    const int most = pool.n_slots(key->layer) - files.n_experts_used;
-    if (in_flight >= most || pool.available(key->layer) == 0) continue;
-    const Plan load = pool.acquire(key->layer, {&key->expert, 1});
-    start_load(load.entries[0]).prefetched = true;  // the plan's pin is the read's
-    ++in_flight;
-    ++stats.prefetched;
-    started = true;
+    started |= start_prefetch(*key);
   }
   if (started) poll(false);
+}
+
+bool ExpertCache::Bounded::start_prefetch(ExpertKey key) {
+  // So many slots stay free of prefetches that the next acquire() need not wait for them.
+  int& in_flight = prefetches_in_flight[static_cast<size_t>(pool.class_of(key.layer))];
+  const int most = pool.n_slots(key.layer) - files.n_experts_used;
+  if (in_flight >= most || pool.available(key.layer) == 0) return false;
+  const Plan load = pool.acquire(key.layer, {&key.expert, 1});
+  start_load(load.entries[0]).prefetched = true;  // the plan's pin is the read's
+  ++in_flight;
+  ++stats.prefetched;
+  return true;
 }
 
 void ExpertCache::Bounded::arrived(const Arrival& arrival) {
@@ -273,6 +300,10 @@ const Model::Expert& ExpertCache::Lease::expert(int index) const {
   return state_->experts[static_cast<size_t>(index)];
 }
 
+void ExpertCache::Lease::retire(int index) {
+  if (state_->cache->bounded) state_->retired.push_back(index);
+}
+
 ExpertCache::ExpertCache(const Model& model, CacheOptions options)
     : ExpertCache(expert_files(model), options, nullptr) {}
 
@@ -312,6 +343,18 @@ void ExpertCache::prefetch(int layer, std::span<const int32_t> experts) {
   if (impl_->prefetch) impl_->bounded->prefetch(layer, experts);
 }
 
+void ExpertCache::read_ahead(int layer, std::span<const int32_t> experts) {
+  if (prefetching()) impl_->bounded->read_ahead(layer, experts);
+}
+
+int ExpertCache::worth_keeping(int layer, int n) const {
+  return impl_->bounded ? impl_->bounded->pool.worth_keeping(layer, impl_->files.n_experts_used, n) : n;
+}
+
+bool ExpertCache::resident(int layer, int32_t expert) const {
+  return !impl_->bounded || impl_->bounded->pool.resident({layer, expert});
+}
+
 int ExpertCache::max_lease(int layer) const {
   if (!impl_->bounded) return impl_->files.n_experts;
   return impl_->bounded->pool.largest_plan(layer, impl_->files.n_experts_used);
@@ -340,7 +383,15 @@ uint64_t ExpertCache::memory_bytes() const {
 std::string ExpertCache::io() const {
   if (!impl_->bounded) return "mapped";
   const ExpertStore& store = impl_->bounded->store;
-  return fmt::format("{} reads by {}", io_mode_name(store.mode()), store.reader_name());
+  const IoChoice& io = impl_->bounded->io;
+  std::string text = fmt::format("{} reads by {}", io_mode_name(store.mode()), store.reader_name());
+  if (io.direct > 0) {
+    text +=
+        fmt::format(" (measured: direct {:.1f} GB/s, buffered {:.1f})", io.direct / 1e9, io.buffered / 1e9);
+  } else if (io.buffered > 0) {
+    text += " (the file system has no direct ones)";
+  }
+  return text;
 }
 
 uint64_t ExpertCache::minimum_bytes(const Model& model) {

@@ -23,7 +23,7 @@ class EvictionOrder {
   virtual void add(int32_t slot, int slot_class) = 0;
   /// The slot's expert was acquired; a hit if it was there, otherwise it has just been given the slot.
   virtual void use(int32_t slot, ExpertKey key, bool hit) = 0;
-  /// The slot has no key any more: it comes before all others.
+  /// The slot has no key any more, or an expert that is not worth keeping: it comes before all others.
   virtual void forget(int32_t slot) = 0;
 
   virtual int32_t first(int slot_class) const = 0;  ///< the slot to give away first; -1: there is none

@@ -1,12 +1,51 @@
 #include "experts/io_mode.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <vector>
 
+#include "base/aligned.h"
 #include "experts/layout.h"
-#include "experts/shards.h"
+#include "experts/reader.h"
+#include "experts/store.h"
 
 namespace redlite::experts {
+namespace {
+
+/// Bytes a second of random experts read together; 0 if one cannot be read.
+double read_rate(const ExpertFiles& files, IoMode mode, std::mt19937& random) {
+  constexpr size_t kMostExperts = 16;
+  constexpr size_t kMostBytes = size_t{32} << 20;
+  std::vector<ExpertKey> keys;
+  std::vector<Placement> placements;
+  size_t bytes = 0;
+  while (keys.size() < kMostExperts && (keys.empty() || bytes < kMostBytes)) {
+    const ExpertKey key{static_cast<int32_t>(random() % files.layers.size()),
+                        static_cast<int32_t>(random() % static_cast<uint32_t>(files.n_experts))};
+    keys.push_back(key);
+    placements.push_back(place(files.layers[static_cast<size_t>(key.layer)], key.expert));
+    bytes += placements.back().slot_bytes;
+  }
+  AlignedBuffer<std::byte> memory(bytes, kIoAlignment);
+  std::memset(memory.data(), 0, bytes);  // the first touch of memory is not the disk's time
+  ExpertStore store(files, mode, make_reader());
+  std::vector<Arrival> arrivals;
+  const auto start = std::chrono::steady_clock::now();
+  std::byte* slot = memory.data();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    store.read(keys[i], placements[i], slot, static_cast<int32_t>(i));
+    slot += placements[i].slot_bytes;
+  }
+  while (store.pending() > 0) store.poll(true, arrivals);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const bool failed =
+      std::any_of(arrivals.begin(), arrivals.end(), [](const Arrival& a) { return !a.error.empty(); });
+  return failed ? 0 : static_cast<double>(bytes) / seconds;
+}
+
+}  // namespace
 
 std::string_view io_mode_name(IoMode mode) {
   switch (mode) {
@@ -20,39 +59,18 @@ std::string_view io_mode_name(IoMode mode) {
   return "?";
 }
 
-double page_cache_share(const ExpertFiles& files) {
-  // Of a file that is not ours to write the system tells nothing: it says that every page is there.
-  for (const MappedFile* shard : files.shards) {
-    if (::access(shard->file().path().c_str(), W_OK) != 0) return 0;
-  }
-  constexpr int kSamplesPerLayer = 32;
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  int samples = 0;
-  int present = 0;
-  for (int layer = 0; layer < static_cast<int>(files.layers.size()); ++layer) {
-    for (int i = 0; i < kSamplesPerLayer; ++i) {
-      const int expert = i * files.n_experts / kSamplesPerLayer;
-      const model::Matrix down = files.mapped(layer, expert).down;
-      const std::byte* middle = down.data + down.bytes() / 2;
-      // mincore() wants the page's start.
-      std::byte* start = const_cast<std::byte*>(middle) - reinterpret_cast<uintptr_t>(middle) % page;
-      unsigned char in_core = 0;
-#ifdef __APPLE__
-      const int rc = ::mincore(start, page, reinterpret_cast<char*>(&in_core));
-#else
-      const int rc = ::mincore(start, page, &in_core);
-#endif
-      if (rc != 0) continue;
-      ++samples;
-      present += in_core & 1;
-    }
-  }
-  return samples == 0 ? 0 : static_cast<double>(present) / samples;
+IoMode better_io_mode(double direct, double buffered) {
+  return direct == 0 || buffered >= 3 * direct ? IoMode::Buffered : IoMode::Direct;
 }
 
-IoMode choose_io_mode(const ExpertFiles& files) {
-  if (page_cache_share(files) >= 0.5 || !Shards::can_read_directly(files)) return IoMode::Buffered;
-  return IoMode::Direct;
+IoChoice choose_io_mode(const ExpertFiles& files) {
+  // Others at every start: those read last time are in the page cache and say nothing of the rest.
+  std::mt19937 random(std::random_device{}());
+  IoChoice choice;
+  choice.buffered = read_rate(files, IoMode::Buffered, random);
+  if (Shards::can_read_directly(files)) choice.direct = read_rate(files, IoMode::Direct, random);
+  choice.mode = better_io_mode(choice.direct, choice.buffered);
+  return choice;
 }
 
 }  // namespace redlite::experts

@@ -16,12 +16,20 @@ enum class IoMode : uint8_t {
 
 std::string_view io_mode_name(IoMode mode);
 
-/// What Auto means for these files: Buffered when at least half of a sample of the experts' pages is in the
-/// page cache at the start, so that it serves as a second tier; otherwise Direct, because cold reads through
-/// the page cache are slower and spend memory on pages that it drops before they are wanted again.
-IoMode choose_io_mode(const ExpertFiles& files);
+/// A decision of IoMode::Auto and what was measured for it, in bytes a second.
+struct IoChoice {
+  IoMode mode = IoMode::Direct;
+  double direct = 0;  ///< 0: the file system has no direct reads
+  double buffered = 0;
+};
 
-/// The part of a sample of the experts' pages that is in the page cache, 0 to 1; 0 if that cannot be known.
-double page_cache_share(const ExpertFiles& files);
+/// Reads a few random experts in both ways and takes the better one. It costs some tens of milliseconds, and
+/// leaves what it read in the page cache.
+IoChoice choose_io_mode(const ExpertFiles& files);
+
+/// Buffered when it is at least three times as fast, or all there is. Short of that direct reads are better
+/// even from a warm page cache: the disk fetches them while the processor computes, but a buffered read is a
+/// copy that the processor makes itself.
+IoMode better_io_mode(double direct, double buffered);
 
 }  // namespace redlite::experts

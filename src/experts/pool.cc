@@ -30,6 +30,7 @@ ExpertPool::ExpertPool(std::vector<int> class_of_layer, int n_experts, const std
   }
   for (const int c : class_of_layer_) {
     RL_CHECK(c >= 0 && c < n_classes(), "a layer of class {} of {}", c, n_classes());
+    ++classes_[static_cast<size_t>(c)].n_layers;
   }
 }
 
@@ -95,6 +96,10 @@ void ExpertPool::invalidate(const PlanEntry& entry) {
   order_->forget(entry.slot);
 }
 
+void ExpertPool::retire(const PlanEntry& entry) {
+  if (checked(entry).key == entry.key) order_->forget(entry.slot);
+}
+
 int ExpertPool::available(int layer) const {
   return classes_[static_cast<size_t>(class_of(layer))].unpinned;
 }
@@ -109,7 +114,16 @@ int ExpertPool::needed(int layer, std::span<const int32_t> experts) const {
 }
 
 int ExpertPool::largest_plan(int layer, int n_experts_used) const {
-  return std::min(std::max(n_slots(layer) / 2, n_experts_used), n_experts_);
+  return std::min(std::max(n_slots(layer) / 4, n_experts_used), n_experts_);
+}
+
+int ExpertPool::worth_keeping(int layer, int n_experts_used, int n) const {
+  const int layers = classes_[static_cast<size_t>(class_of(layer))].n_layers;
+  return n <= n_slots(layer) / layers ? n : kept_slots(layer, n_experts_used) / layers;
+}
+
+int ExpertPool::kept_slots(int layer, int n_experts_used) const {
+  return std::max(n_slots(layer) - 2 * largest_plan(layer, n_experts_used), 0);
 }
 
 int32_t ExpertPool::slot_of(ExpertKey key) const {

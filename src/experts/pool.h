@@ -61,14 +61,25 @@ class ExpertPool {
   /// Forgets the key of a pinned slot whose load failed. Its pins stay until they are released.
   void invalidate(const PlanEntry& entry);
 
+  /// The expert of a pinned slot is not worth keeping: from now on its slot comes before all that are in use.
+  /// Nothing happens if its load has failed meanwhile.
+  void retire(const PlanEntry& entry);
+
   /// Unpinned slots of this layer's class.
   int available(int layer) const;
   /// Unpinned slots that acquiring these distinct experts would pin.
   int needed(int layer, std::span<const int32_t> experts) const;
 
-  /// Most experts of a layer to acquire at once, for tokens that use `n_experts_used` each: half the class,
-  /// so that a second plan fits, or what one token needs where that is more.
+  /// Most experts of a layer to acquire at once, for tokens that use `n_experts_used` each: a quarter of the
+  /// class, so that a second plan fits and half of the slots keep what they have, or what one token needs
+  /// where that is more.
   int largest_plan(int layer, int n_experts_used) const;
+  /// How many of `n` experts that a chunk of tokens uses in a layer should stay for later tokens: all, if the
+  /// layer's share of the class holds them, otherwise what is left of its share when two largest plans are
+  /// taken away for experts that come and go. The others are to be retired.
+  int worth_keeping(int layer, int n_experts_used, int n) const;
+  /// Slots of the class that then are kept in all its layers.
+  int kept_slots(int layer, int n_experts_used) const;
   /// True when two plans of that size may live at the same time.
   bool two_plans_fit(int layer, int n_experts_used) const {
     return 2 * largest_plan(layer, n_experts_used) <= n_slots(layer);
@@ -99,6 +110,7 @@ class ExpertPool {
     int32_t first_slot = 0;
     size_t offset = 0;  ///< of the first slot in the arena
     int32_t unpinned = 0;
+    int n_layers = 0;
   };
 
   size_t index(ExpertKey key) const;

@@ -39,8 +39,9 @@ class Reader {
   virtual std::string_view name() const = 0;
 };
 
-/// Most requests a reader has in flight.
-inline constexpr int kReadDepth = 128;
+/// Most requests a reader has in flight: all that a long prefill reads ahead for a layer, so that the disk
+/// stays busy while nobody looks after it.
+inline constexpr int kReadDepth = 2048;
 
 /// io_uring; nullptr where the kernel (or a sandbox) has none or the build has no liburing.
 std::unique_ptr<Reader> make_uring_reader();

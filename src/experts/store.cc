@@ -11,9 +11,10 @@
 namespace redlite::experts {
 namespace {
 
-/// Reads are cut into pieces of this size. Measured on a virtual SSD: 2.4 GB/s at 256 KiB and depth 32, 1.4
-/// GB/s at 1 MiB.
-constexpr uint64_t kChunkBytes = 256 << 10;
+/// Larger reads are cut into equal pieces. Measured on a virtual SSD, direct: one 264 KiB slice at a time 1.7
+/// GB/s, the three of an expert together 2.8, many 3.6; in halves 2.5 and 3.1; pieces of 512 KiB 3.7, of 1
+/// MiB 2.8.
+constexpr uint64_t kMostChunkBytes = 512 << 10;
 
 /// Attempts in a row without progress (EINTR, EAGAIN, less than one aligned block) before a read is given up.
 constexpr int kMostFruitless = 100;
@@ -53,9 +54,10 @@ void ExpertStore::read(ExpertKey key, const Placement& placement, std::byte* mem
       into -= begin % kIoAlignment;
       begin = align_down(begin);
     }
+    const uint64_t pieces = (end - begin + kMostChunkBytes - 1) / kMostChunkBytes;
+    const uint64_t piece = align_up((end - begin + pieces - 1) / pieces);
     while (begin < end) {
-      // Chunks end at multiples of the chunk size in the file, hence aligned.
-      const uint64_t next = std::min(end, (begin / kChunkBytes + 1) * kChunkBytes);
+      const uint64_t next = std::min(end, begin + piece);
       size_t chunk_index = chunks_.size();
       if (free_chunks_.empty()) {
         chunks_.emplace_back();

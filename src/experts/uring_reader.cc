@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "experts/reader.h"
@@ -17,11 +18,15 @@ class UringReader final : public Reader {
     // With these flags completions wait for our next system call instead of interrupting a thread that
     // computes; kernels before 5.19 do not know them.
     constexpr unsigned kFlags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG;
-    if (io_uring_queue_init(kReadDepth, &reader->ring_, kFlags) != 0 &&
-        io_uring_queue_init(kReadDepth, &reader->ring_, 0) != 0) {
-      return nullptr;
+    // Kernels before 5.12 count the ring as locked memory, of which a process may have little.
+    constexpr int kSmallDepth = 128;
+    for (const auto& [depth, flags] :
+         {std::pair{kReadDepth, kFlags}, std::pair{kReadDepth, 0u}, std::pair{kSmallDepth, 0u}}) {
+      if (io_uring_queue_init(static_cast<unsigned>(depth), &reader->ring_, flags) != 0) continue;
+      reader->depth_ = depth;
+      break;
     }
-    reader->open_ = true;
+    if (reader->depth_ == 0) return nullptr;
     io_uring_probe* probe = io_uring_get_probe_ring(&reader->ring_);
     const bool can_read = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0;
     io_uring_free_probe(probe);
@@ -29,14 +34,14 @@ class UringReader final : public Reader {
   }
 
   ~UringReader() override {
-    if (!open_) return;
+    if (depth_ == 0) return;
     ReadCompletion ignored[16];
     while (in_flight_ > 0) complete(ignored, true);
     io_uring_queue_exit(&ring_);
   }
 
   bool submit(const ReadRequest& request) override {
-    if (in_flight_ == kReadDepth) return false;
+    if (in_flight_ == depth_) return false;
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     if (sqe == nullptr) return false;
     io_uring_prep_read(sqe, request.fd, request.into, static_cast<unsigned>(request.bytes), request.offset);
@@ -82,7 +87,7 @@ class UringReader final : public Reader {
   }
 
   io_uring ring_{};
-  bool open_ = false;
+  int depth_ = 0;  ///< requests it holds; 0: not open
   int in_flight_ = 0;
 };
 

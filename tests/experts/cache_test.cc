@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 constexpr int kUsed = TestFiles::kUsed;
 
@@ -316,12 +317,75 @@ TEST_F(CacheBehaviour, AFullCacheHandsOutTheMapping) {
   EXPECT_EQ(cache.memory_bytes(), 0u);
 }
 
-TEST_F(CacheBehaviour, AutoReadsThePageCacheWhereTheFileIsInIt) {
-  // The files were just written, so their pages are there.
-  EXPECT_GE(page_cache_share(files_), 0.5);
-  EXPECT_EQ(choose_io_mode(files_), IoMode::Buffered);
-  const ExpertCache cache(files_, bounded(everything_, IoMode::Auto), make_thread_reader());
-  EXPECT_EQ(cache.io(), "buffered reads by threads");
+TEST_F(CacheBehaviour, AutoMeasuresAndSaysWhatItChose) {
+  const IoChoice choice = choose_io_mode(files_);
+  EXPECT_GT(choice.buffered, 0);
+  EXPECT_EQ(choice.direct > 0, Shards::can_read_directly(files_));
+  EXPECT_EQ(choice.mode, better_io_mode(choice.direct, choice.buffered));
+  ExpertCache cache(files_, bounded(everything_, IoMode::Auto), make_thread_reader());
+  EXPECT_THAT(cache.io(),
+              MatchesRegex("(direct|buffered) reads by threads \\((measured: direct .* GB/s, buffered .*|"
+                           "the file system has no direct ones)\\)"));
+  ExpertCache::Lease lease = cache.acquire(1, std::vector<int32_t>{3});
+  EXPECT_EQ(lease.next(), 0);
+  EXPECT_TRUE(same_expert(lease.expert(0), files_.mapped(1, 3)));
+}
+
+TEST(IoMode, BufferedReadsMustBeMuchFaster) {
+  EXPECT_EQ(better_io_mode(2e9, 1e9), IoMode::Direct);
+  EXPECT_EQ(better_io_mode(2e9, 5e9), IoMode::Direct);
+  EXPECT_EQ(better_io_mode(0.5e9, 5e9), IoMode::Buffered);
+  EXPECT_EQ(better_io_mode(0, 1e6), IoMode::Buffered);
+}
+
+TEST_F(CacheBehaviour, ReadAheadFillsTheSlotsToSpareAndIsJoined) {
+  // Class 0 (layers 0 and 2) has 12 slots for 16 experts: plans of 3, and 6 slots keep what they have.
+  const SizeClasses sizes = size_classes(files_);
+  const uint64_t bytes =
+      minimum_of(files_) + 9 * sizes.classes[0].slot_bytes + 9 * sizes.classes[1].slot_bytes;
+  const int slots = divide(sizes, kUsed, bytes)[0].n_slots;
+  ASSERT_EQ(slots, 12);
+  ExpertCache cache = gated_cache(bytes);
+  ASSERT_EQ(cache.max_lease(0), 3);
+  EXPECT_EQ(cache.worth_keeping(0, 6), 6);
+  EXPECT_EQ(cache.worth_keeping(0, 7), 3);
+  ExpertCache::Lease lease = cache.acquire(0, std::vector<int32_t>{0, 1, 2});
+  const int urgent = gate_->submitted;
+  cache.read_ahead(2, std::vector<int32_t>{7, 6, 5, 4, 3, 2, 1, 0});
+  EXPECT_EQ(cache.stats().prefetched, 3u);  // of 9 that are not pinned, 6 are kept
+  EXPECT_GT(gate_->submitted, urgent);      // at once
+  EXPECT_TRUE(cache.resident(2, 7));
+  EXPECT_TRUE(cache.resident(2, 5));
+  EXPECT_FALSE(cache.resident(2, 4));
+  EXPECT_EQ(drain(lease).size(), 3u);
+  ExpertCache::Lease next = cache.acquire(2, std::vector<int32_t>{6, 5, 0});
+  for (const int i : drain(next)) {
+    const int32_t id = std::vector<int32_t>{6, 5, 0}[static_cast<size_t>(i)];
+    EXPECT_TRUE(same_expert(next.expert(i), files_.mapped(2, id)));
+  }
+  const CacheStats stats = cache.stats();
+  EXPECT_EQ(stats.prefetch_late + stats.prefetch_useful, 2u);
+  EXPECT_EQ(stats.misses, 4u);
+  expect_consistent(stats, 6);
+}
+
+TEST_F(CacheBehaviour, RetiredExpertsMakeRoomFirst) {
+  const SizeClasses sizes = size_classes(files_);
+  ExpertCache cache(
+      files_, bounded(minimum_of(files_) + 3 * sizes.classes[0].slot_bytes + 3 * sizes.classes[1].slot_bytes),
+      nullptr);
+  const auto use = [&](int layer, std::vector<int32_t> ids, bool retire) {
+    ExpertCache::Lease lease = cache.acquire(layer, ids);
+    if (retire) lease.retire(1);
+    drain(lease);
+  };
+  use(0, {0, 1, 2}, false);
+  use(2, {0, 1, 2}, true);  // the six slots are full
+  use(0, {3}, false);
+  EXPECT_FALSE(cache.resident(2, 1));
+  EXPECT_TRUE(cache.resident(0, 0));
+  use(0, {4}, false);
+  EXPECT_FALSE(cache.resident(0, 0));  // the least recently used again
 }
 
 }  // namespace

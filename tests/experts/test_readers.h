@@ -95,6 +95,29 @@ class FaultyReader final : public Reader {
   std::unique_ptr<Reader> reader_;
 };
 
+/// A reader that holds few requests.
+class ShallowReader final : public Reader {
+ public:
+  ShallowReader(std::unique_ptr<Reader> reader, int depth) : reader_(std::move(reader)), depth_(depth) {}
+
+  bool submit(const ReadRequest& request) override {
+    if (in_flight_ == depth_ || !reader_->submit(request)) return false;
+    ++in_flight_;
+    return true;
+  }
+  size_t complete(std::span<ReadCompletion> out, bool wait) override {
+    const size_t n = reader_->complete(out, wait);
+    in_flight_ -= static_cast<int>(n);
+    return n;
+  }
+  std::string_view name() const override { return "shallow"; }
+
+ private:
+  std::unique_ptr<Reader> reader_;
+  int depth_;
+  int in_flight_ = 0;
+};
+
 /// A reader that completes nothing until the test says so (or somebody waits for it).
 class GatedReader final : public Reader {
  public:
