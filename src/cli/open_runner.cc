@@ -37,6 +37,7 @@ OpenRunner open_runner(const model::Model& model, const RunnerOptions& options, 
   cpu.kernels = options.kernels;
   cpu.cache.prefetch = options.prefetch == "on";
   cpu.cache.io = io_mode(options.io);
+  cpu.cache.size.kind = experts::CacheSize::Kind::Bounded;  // which takes more besides, until it is known
   const cpu::CpuRunner::Memory needed = cpu::CpuRunner::memory_needed(model, cpu);
   open.budget.dense = needed.dense;
   open.budget.state = needed.state;
@@ -45,11 +46,14 @@ OpenRunner open_runner(const model::Model& model, const RunnerOptions& options, 
   const uint64_t full = experts::ExpertCache::full_bytes(model);
   if (options.cache_mib == "auto") {
     cpu.cache.size = experts::ExpertCache::auto_size(model, open.budget.total());
-  } else if (options.cache_mib != "full") {
+  } else if (options.cache_mib == "full") {
+    cpu.cache.size = {};
+  } else {
     cpu.cache.size = {experts::CacheSize::Kind::Bounded, std::stoull(options.cache_mib) * kMiB};
     if (cpu.cache.size.bytes >= full) cpu.cache.size = {};
   }
   const bool bounded = cpu.cache.size.kind == experts::CacheSize::Kind::Bounded;
+  open.budget.scratch = cpu::CpuRunner::memory_needed(model, cpu).scratch;
   open.budget.cache = bounded ? cpu.cache.size.bytes : full;
   open.cache_description = bounded ? fmt::format("{} MiB of {}", to_mib(cpu.cache.size.bytes), to_mib(full))
                                    : fmt::format("all {} MiB of experts", to_mib(full));

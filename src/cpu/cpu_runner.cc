@@ -316,10 +316,16 @@ int CpuRunner::threads() const {
 CpuRunner::Memory CpuRunner::memory_needed(const model::Model& model, const CpuOptions& options) {
   const model::Config& c = model.config();
   const uint64_t logits = static_cast<uint64_t>(c.n_vocab) * sizeof(float);
+  uint64_t predictors = 0;
+  if (options.cache.prefetch && options.cache.size.kind == experts::CacheSize::Kind::Bounded) {
+    for (int layer = 1; layer < c.n_layers; ++layer)
+      predictors += Impl::predictor_shape(model.weights().layers[layer].ffn.router).bytes();
+  }
   return {
       .dense = model.dense_bytes(),
       .state = KvCache::bytes_needed(c, options.kv, choose_context(c, options)) + DeltaState::bytes_needed(c),
-      .scratch = Scratch::bytes_needed(c, choose_batch(c, options), choose_threads(options)) + logits};
+      .scratch =
+          Scratch::bytes_needed(c, choose_batch(c, options), choose_threads(options)) + logits + predictors};
 }
 
 }  // namespace redlite::cpu

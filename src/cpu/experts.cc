@@ -1,12 +1,16 @@
 // The experts of one layer: route, group the tokens by expert, compute what is in memory while the rest is
 // read, sum in router order.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "cpu/runner_impl.h"
 #include "model/router.h"
+#include "quant/decode.h"
+#include "quant/encode.h"
 
 namespace redlite::cpu {
 
@@ -20,6 +24,16 @@ void CpuRunner::Impl::route(int layer, int n) {
   const bool predict = layer + 1 < c.n_layers && cache.prefetching();
   const int step = (n + kPredictTokens - 1) / kPredictTokens;
   const int n_predict = predict ? (n + step - 1) / step : 0;
+  const model::Matrix predictor = predict ? predictor_of(layer + 1) : model::Matrix();
+  const Activations* predictor_input = &scratch.embd_rows;
+  if (n_predict > 0 && step > 1) {
+    std::vector<int32_t>& sample = routing.token_of;
+    sample.clear();
+    for (int t = 0; t < n; t += step) sample.push_back(t);
+    scratch.pair_inputs.resize(n_predict, c.n_embd);
+    scratch.pair_inputs.gather(scratch.embd_rows, sample, 0);
+    predictor_input = &scratch.pair_inputs;
+  }
   const int rows = predict ? 2 * c.n_experts : c.n_experts;
   const int grain = std::max(16, c.n_experts / (4 * pool.size()));
   pool.run(rows, grain, [&](int first, int last, int) {
@@ -28,9 +42,8 @@ void CpuRunner::Impl::route(int layer, int n) {
                      scratch.router_logits, c.n_experts);
     }
     if (last > c.n_experts) {
-      kernels.router(weights.layers[layer + 1].ffn.router, std::max(first - c.n_experts, 0),
-                     last - c.n_experts, scratch.h, static_cast<size_t>(step) * c.n_embd, n_predict,
-                     scratch.predicted_logits, c.n_experts);
+      kernels.multiply(predictor, std::max(first - c.n_experts, 0), last - c.n_experts, *predictor_input, 0,
+                       n_predict, scratch.predicted_logits, c.n_experts);
     }
   });
   show(model::Stage::RouterLogits, layer, position, c.n_experts, n, scratch.router_logits);
@@ -49,6 +62,42 @@ void CpuRunner::Impl::route(int layer, int n) {
     show(model::Stage::ExpertIds, layer, position, used, n, ids.data());
     show(model::Stage::ExpertWeights, layer, position, used, n, routing.weights.data());
   }
+}
+
+/// The router as predictor_of() encodes it, without data; without rows if it serves itself, being of odd
+/// width or few bits.
+model::Matrix CpuRunner::Impl::predictor_shape(const model::Matrix& router) {
+  constexpr quant::Type kType = quant::Type::Q8_0;
+  const size_t cols = router.cols;
+  if (cols % quant::info(kType).block_values != 0 || router.row_bytes() <= quant::row_bytes(kType, cols))
+    return {nullptr, kType, 0, router.cols};
+  return {nullptr, kType, router.rows, router.cols};
+}
+
+/// A layer's router in 8 bits, made when first needed: a prediction may be inexact, and four times the bytes
+/// would cost a decoded token 10 % of all that it reads (80B, F32).
+model::Matrix CpuRunner::Impl::predictor_of(int layer) {
+  const model::Matrix& router = weights.layers[layer].ffn.router;
+  model::Matrix predictor = predictor_shape(router);
+  if (predictor.rows == 0) return router;
+  const size_t cols = router.cols;
+  predictors.resize(config.n_layers);
+  AlignedBuffer<std::byte>& rows = predictors[layer];
+  if (rows.size() == 0) {
+    rows = AlignedBuffer<std::byte>(predictor.bytes());
+    std::atomic<bool> encoded = true;
+    pool.run(router.rows, 1 + router.rows / (4 * pool.size()), [&](int first, int last, int) {
+      std::vector<float> row(cols);
+      for (int r = first; r < last; ++r) {
+        quant::decode(router.type, router.row(r), row.data(), cols);
+        if (!quant::encode(predictor.type, row.data(), rows.data() + predictor.row_bytes() * r, cols))
+          encoded = false;
+      }
+    });
+    if (!encoded) std::memset(rows.data(), 0, rows.size());  // predicts nothing useful and harms nobody
+  }
+  predictor.data = rows.data();
+  return predictor;
 }
 
 /// The experts that the next layer will probably need, from its logits for n tokens.

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/aligned.h"
 #include "cpu/cpu_runner.h"
 #include "cpu/kernels.h"
 #include "cpu/mixer_kernels.h"
@@ -88,6 +89,8 @@ struct CpuRunner::Impl {
   void attend_chunk(int index, int n);
   void delta_head(int index, int k_head, int n, const model::DeltaNetWeights& w, const DeltaOffsets& at,
                   const float* conv_weights, float* scratch_row);
+  static model::Matrix predictor_shape(const model::Matrix& router);
+  model::Matrix predictor_of(int layer);
   void predict_experts(int n);
   void group_by_expert(int layer);
   void retire_experts(int layer, int n);
@@ -136,6 +139,7 @@ struct CpuRunner::Impl {
   std::vector<DeltaOffsets> delta_offsets;  ///< by layer
   std::vector<std::vector<float>> conv;     ///< by layer: [conv_kernel][conv_dim], for vectors of channels
   std::vector<double> rope_frequencies;     ///< [rope_dims / 2]
+  std::vector<AlignedBuffer<std::byte>> predictors;  ///< by layer: its router in Q8_0; empty until needed
 
   int position = 0;
   const model::Tap* tap = nullptr;

@@ -221,6 +221,21 @@ TEST_F(DemoModel, SameBitsForAnyChunks) {
   }
 }
 
+// A prefill of more tokens than predictions are made for, in caches of one wave and of several.
+TEST_F(DemoModel, LongChunksReadAheadAndKeepTheBits) {
+  const std::vector<Token> prompt = some_tokens(300, n_vocab());
+  const std::vector<float> expected = run(model(), {}, prompt, 2);
+  const uint64_t minimum = ExpertCache::minimum_bytes(model());
+  for (const uint64_t bytes : {ExpertCache::full_bytes(model()) / 2, minimum * 4, minimum}) {
+    EXPECT_EQ(run(model(), bounded(bytes), prompt, 2), expected) << bytes << " bytes";
+  }
+  CpuRunner runner(model(), bounded(ExpertCache::full_bytes(model()) / 2));
+  runner.forward(prompt, LogitsFor::None);
+  const experts::CacheStats stats = runner.cache_stats();
+  EXPECT_GT(stats.prefetch_useful + stats.prefetch_late, stats.misses);
+  EXPECT_LT(stats.prefetch_wasted, stats.prefetched / 4);
+}
+
 TEST_F(DemoModel, ABoundedCacheMissesAndReads) {
   const std::vector<Token> prompt = some_tokens(8, n_vocab());
   CpuOptions options = bounded(ExpertCache::full_bytes(model()) / 4);

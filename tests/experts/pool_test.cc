@@ -51,6 +51,40 @@ TEST(ExpertPool, AHitIsNeverTheVictimOfAMissNamedBeforeIt) {
   pool.release(plan);
 }
 
+TEST(ExpertPool, ARetiredExpertIsTheNextVictimUnlessItIsUsedAgain) {
+  ExpertPool pool({0}, 8, {{4096, 3}});
+  Plan plan = pool.acquire(0, ids({0, 1, 2}));
+  pool.retire(plan.entries[1]);
+  pool.release(plan);
+  plan = pool.acquire(0, ids({3}));
+  EXPECT_THAT(slots_of(plan), ElementsAre(1));
+  pool.retire(plan.entries[0]);
+  pool.release(plan);
+  plan = pool.acquire(0, ids({3}));
+  EXPECT_TRUE(plan.entries[0].hit);
+  pool.release(plan);
+  plan = pool.acquire(0, ids({4}));
+  EXPECT_THAT(slots_of(plan), ElementsAre(0));
+  pool.invalidate(plan.entries[0]);
+  pool.retire(plan.entries[0]);  // its load failed: nothing to retire
+  pool.release(plan);
+}
+
+TEST(ExpertPool, PlansAndWhatIsKeptShareTheSlots) {
+  // Three layers of one class with 40 slots, one of another with 6.
+  ExpertPool pool({0, 0, 1, 0}, 16, {{4096, 40}, {8192, 6}});
+  EXPECT_EQ(pool.largest_plan(0, 4), 10);
+  EXPECT_TRUE(pool.two_plans_fit(0, 4));
+  EXPECT_EQ(pool.kept_slots(0, 4), 20);
+  EXPECT_EQ(pool.worth_keeping(0, 4, 13), 13);  // a third of the slots holds them
+  EXPECT_EQ(pool.worth_keeping(0, 4, 14), 6);
+  EXPECT_EQ(pool.largest_plan(2, 4), 4);
+  EXPECT_FALSE(pool.two_plans_fit(2, 4));
+  EXPECT_EQ(pool.kept_slots(2, 4), 0);
+  EXPECT_EQ(pool.worth_keeping(2, 4, 7), 0);
+  EXPECT_EQ(ExpertPool({0}, 16, {{4096, 100}}).largest_plan(0, 4), 16);
+}
+
 TEST(ExpertPool, UseIsTheAcquiringNotTheReleasing) {
   ExpertPool pool({0}, 8, {{4096, 3}});
   Plan early = pool.acquire(0, ids({0}));
