@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
 #include "../support/temporary_folder.h"
+#include "base/file.h"
 
 namespace redlite {
 namespace {
@@ -135,7 +135,6 @@ class MemoryLimit : public ::testing::Test {
     GTEST_SKIP() << "a sanitizer's memory would count, too";
 #endif
 #endif
-    group_ = MemoryCgroup::make(kLimit, reason_);
     if (!group_) GTEST_SKIP() << "no memory cgroup can be made here (" << reason_ << ")";
     const Outcome synth =
         run({"synth", model_, "--preset", "small", "--types", "experts=IQ1_S"}, folder_.path());
@@ -144,7 +143,7 @@ class MemoryLimit : public ::testing::Test {
 
   std::vector<std::string> generate(const std::string& cache_mib, const std::string& io = "auto") const {
     std::string prompt = "1";
-    for (int i = 2; i <= 64; ++i) prompt += fmt::format(",{}", i * 37);
+    for (int i = 2; i <= 256; ++i) prompt += fmt::format(",{}", i * 37);
     return {"generate",    model_,         "--tokens",  prompt,        "-n",      "8",    "--ignore-eos",
             "--print-ids", "--stats-json", statistics_, "--cache-mib", cache_mib, "--io", io};
   }
@@ -158,7 +157,7 @@ class MemoryLimit : public ::testing::Test {
   const std::string model_ = folder_.path() + "/model.gguf";
   const std::string statistics_ = folder_.path() + "/statistics.json";
   std::string reason_;
-  std::optional<MemoryCgroup> group_;
+  const std::optional<MemoryCgroup> group_ = MemoryCgroup::make(kLimit, reason_);
 };
 
 TEST_F(MemoryLimit, AQuarterOfTheExpertsRunsWhereAllOfThemAreKilled) {
