@@ -29,7 +29,7 @@ HWY_INLINE V bytes(int b) {
 }
 /// a binary16 in all lanes, as binary32
 HWY_INLINE F half(const void* p) {
-  return _mm512_set1_ps(_cvtsh_ss(read<uint16_t>(p)));
+  return _mm512_cvtph_ps(_mm256_set1_epi16(read<int16_t>(p)));
 }
 HWY_INLINE F lanes_of(V integers) {
   return _mm512_cvtepi32_ps(integers);
@@ -317,10 +317,9 @@ HWY_INLINE void put_iq2(V low, V high, V signs, const std::array<Register<uint8_
   }
 }
 
-/// (0.5 + s) * d / 4 for s in the low bits of each lane
+/// (0.5 + s) * d / 4 for s in the low 4 bits of each lane
 HWY_INLINE F iq2_scale(V s, const void* d) {
-  const F quarters = _mm512_fmadd_ps(lanes_of(s), _mm512_set1_ps(0.25f), _mm512_set1_ps(0.125f));
-  return _mm512_mul_ps(quarters, half(d));
+  return _mm512_mul_ps(_mm512_permutexvar_ps(s, _mm512_load_ps(kIq2Steps.data())), half(d));
 }
 
 HWY_INLINE V even_then_odd(V v) {
@@ -350,9 +349,9 @@ struct DecodeIQ2_XXS : DecoderOf<quant::BlockIQ2_XXS, 6, 2> {
   }
 };
 
+/// A nibble for each lane in its low bits.
 HWY_INLINE V lane_nibbles(const uint8_t* scales) {
-  return _mm512_and_si512(_mm512_multishift_epi64_epi8(reg(kLaneNibble), broadcast8(scales)),
-                          _mm512_set1_epi32(15));
+  return _mm512_multishift_epi64_epi8(reg(kLaneNibble), broadcast8(scales));
 }
 
 struct DecodeIQ2_XS : DecoderOf<quant::BlockIQ2_XS, 6, 2> {
@@ -425,9 +424,8 @@ struct DecodeIQ3_XXS : DecoderOf<quant::BlockIQ3_XXS, 6> {
     const V signs = look_up<2>(kEvenSigns, _mm512_multishift_epi64_epi8(reg(kFourSevens), words), nullptr);
     put_iq3(look_up<4>(kIq3XxsLow, index, &which), look_up<4>(kIq3XxsHigh, index, &which), signs,
             kIq3XxsValues, out->w);
-    const F halves =
-        _mm512_fmadd_ps(lanes_of(_mm512_srli_epi32(words, 28)), _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f));
-    out->scale = _mm512_mul_ps(halves, half(&b->d));
+    const F steps = _mm512_permutexvar_ps(_mm512_srli_epi32(words, 28), _mm512_load_ps(kIq3XxsSteps.data()));
+    out->scale = _mm512_mul_ps(steps, half(&b->d));
   }
 };
 
@@ -464,6 +462,8 @@ HWY_INLINE void put_iq1(V indices, V* w) {
   }
 }
 
+/// (1 + 2 s) * d / 8 for s in the low 3 bits of each lane. (A table would be one more load; the gathers leave
+/// no room for it.)
 HWY_INLINE F iq1_scale(V three_bits, float d) {
   const V s = _mm512_and_si512(three_bits, _mm512_set1_epi32(7));
   const F eighths = _mm512_fmadd_ps(lanes_of(s), _mm512_set1_ps(0.25f), _mm512_set1_ps(0.125f));

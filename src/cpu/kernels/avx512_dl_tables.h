@@ -134,6 +134,11 @@ alignas(64) inline constexpr auto kBitToBit4 = make_four<uint8_t>([](int j, int 
   return bit_offset(j, byte, 4);
 });
 
+// ---- scales by their 4 bits ----
+
+alignas(64) inline constexpr auto kIq2Steps = make<float>([](int s) { return (0.5 + s) * 0.25; });
+alignas(64) inline constexpr auto kIq3XxsSteps = make<float>([](int s) { return (0.5 + s) * 0.5; });
+
 // ---- codebooks ----
 
 /// Table t of a plane: half of each code (2 values of 3 bits) of entries 64 t .. 64 t + 63.
