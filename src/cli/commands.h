@@ -16,5 +16,7 @@ void add_help(CLI::App& app);
 void add_kernel_selftest(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_synth(CLI::App& app);
+void add_trace(CLI::App& app);
+void add_simulate(CLI::App& app);
 
 }  // namespace redlite::cli

@@ -23,6 +23,8 @@ int main(int argc, char** argv) {
   cli::add_synth(app);
   cli::add_convert(app);
   cli::add_kernel_selftest(app);
+  cli::add_trace(app);
+  cli::add_simulate(app);
   cli::add_help(app);
   try {
     app.parse(argc, argv);

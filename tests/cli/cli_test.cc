@@ -111,7 +111,8 @@ nlohmann::json statistics(const std::vector<std::string>& switches, int n = 24) 
 TEST(Usage, HelpNamesEveryCommand) {
   const Outcome help = redlite({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command : {"generate", "logits", "parity", "tokenize", "info", "synth", "convert"})
+  for (const char* command :
+       {"generate", "logits", "parity", "tokenize", "info", "synth", "convert", "trace", "simulate"})
     EXPECT_THAT(help.out, HasSubstr(command));
   EXPECT_EQ(redlite({"help"}).out, help.out);
   EXPECT_THAT(redlite({"help", "generate"}).out, HasSubstr("--cache-mib"));
@@ -146,6 +147,9 @@ TEST(Usage, BadInputGetsOneLineAndStatusOne) {
       {"logits", kDemo, "--tokens", "", "--out", "/tmp/x.npy"},
       {"logits", kDemo, "--tokens", "1", "--out", "/nonexistent/x.npy"},
       {"info", empty},
+      {"trace", kDemo, "--prompt", "x", "-n", "1", "--out", "/nonexistent/t"},
+      {"simulate", empty},
+      {"simulate", kDemo},
   };
   for (const auto& call : calls) {
     const Outcome run = redlite(call);
@@ -240,6 +244,42 @@ TEST(Generate, ChatAnswersAndPromptsFromFilesAreTheSame) {
   const Outcome plain = redlite({"generate", kDemo, "--prompt", text, "-n", "16", "--print-ids"});
   EXPECT_NE(a.out, plain.out);
   std::filesystem::remove(path);
+}
+
+TEST(Trace, SimulatedMissesAreTheEngines) {
+  const std::string trace = temporary("t.trace"), heat = temporary("heat.svg"),
+                    curves = temporary("curves.svg");
+  const Outcome traced = redlite({"trace", kDemo, "--prompt", "Once upon a time there was", "-n", "40",
+                                  "--ignore-eos", "--out", trace, "--plot", heat, "--cache-mib", "8"});
+  ASSERT_EQ(traced.status, 0) << traced.err;
+  EXPECT_THAT(traced.out, HasSubstr("39 of them decoded; 4 of 32 experts in 8 layers"));
+  EXPECT_THAT(read_text_file(heat), AllOf(StartsWith("<svg "), HasSubstr("class=\"h12\"")));
+
+  const std::vector<std::string> speeds = {"--disk-gb-s", "2", "--memory-gb-s", "20"};
+  const std::vector<std::string> check = {"simulate", trace,         "--model", kDemo,    "--check",
+                                          "--json",   "--cache-mib", "1,4,12",  "--plot", curves};
+  const Outcome checked = redlite(with(check, speeds));
+  ASSERT_EQ(checked.status, 0) << checked.err;
+  const auto rows = nlohmann::json::parse(checked.out);
+  ASSERT_EQ(rows.size(), 3u);
+  for (const auto& row : rows) EXPECT_EQ(row["engine_misses"], row["whole_trace"]["misses"]);
+  EXPECT_GT(rows[0]["misses_per_token"], rows[1]["misses_per_token"]);
+  EXPECT_LT(rows[0]["decode_tok_s"], rows[2]["decode_tok_s"]);
+  EXPECT_THAT(read_text_file(curves), StartsWith("<svg "));
+
+  // The same, counted by a generation of its own.
+  const auto counted = statistics({"--cache-mib", "4", "--prefetch", "off"}, 40);
+  EXPECT_EQ(counted["cache"]["misses"], rows[1]["engine_misses"]);
+
+  const Outcome table =
+      redlite(with({"simulate", trace, "--cache-mib", "4", "--policy", "lru,segmented,frequency,clairvoyant",
+                    "--slots", "by-size,uniform", "--predictor", "none,router,previous,perfect"},
+                   speeds));
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_EQ(std::count(table.out.begin(), table.out.end(), '\n'), 4 + 4 * 2 * 4);
+  EXPECT_EQ(redlite({"simulate", trace, "--check"}).status, 2) << "no model";
+  EXPECT_EQ(redlite({"simulate", trace, "--policy", "magic"}).status, 2);
+  for (const std::string& path : {trace, heat, curves}) std::filesystem::remove(path);
 }
 
 }  // namespace

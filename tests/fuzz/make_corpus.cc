@@ -1,7 +1,7 @@
 // Writes the seed corpus of a fuzz target: small valid files of every structure that the readers know, from
 // which the fuzzer starts.
 //
-// usage: make_fuzz_corpus gguf_fuzz|model_fuzz FOLDER
+// usage: make_fuzz_corpus gguf_fuzz|model_fuzz|trace_fuzz FOLDER
 
 #include <fmt/format.h>
 
@@ -20,6 +20,7 @@
 #include "model/model.h"
 #include "quant/type.h"
 #include "tokenizer/tokenizer.h"
+#include "trace/trace.h"
 
 namespace redlite {
 namespace {
@@ -260,6 +261,27 @@ void write_models(const fs::path& folder) {
   write("qwen3moe.gguf", {.architecture = "qwen3moe"});
 }
 
+/// A prompt of three tokens and two more, experts in turn.
+void write_trace(const std::string& path, int n_experts, int n_used, int n_predicted) {
+  trace::Trace t;
+  t.model = "seed";
+  t.n_layers = 3;
+  t.n_experts = n_experts;
+  t.n_used = n_used;
+  t.n_predicted = n_predicted;
+  t.dense_bytes = 1000;
+  t.layers = {{4000, 4096}, {5000, 8192}, {4000, 4096}};
+  t.chunks = {3, 1, 1};
+  t.tokens = {1, 2, 3, 4, 5};
+  const auto fill = [&](std::vector<uint16_t>& ids, int groups, int width) {
+    for (int i = 0; i < groups * width; ++i)
+      ids.push_back(static_cast<uint16_t>((i / width + i) % n_experts));
+  };
+  fill(t.selected, 15, n_used);
+  fill(t.predicted, 10, n_predicted);
+  trace::write_trace(path, t);
+}
+
 int run(const std::string& target, const fs::path& folder) {
   fs::create_directories(folder);
   if (target == "gguf_fuzz") {
@@ -271,6 +293,10 @@ int run(const std::string& target, const fs::path& folder) {
     write_model(folder / "model.gguf", {});
   } else if (target == "model_fuzz") {
     write_models(folder);
+  } else if (target == "trace_fuzz") {
+    write_trace(folder / "small.trace", 8, 2, 4);
+    write_trace(folder / "wide.trace", 300, 10, 20);
+    write_trace(folder / "one.trace", 1, 1, 1);
   } else {
     fail("{}: no such fuzz target", target);
   }
@@ -282,7 +308,7 @@ int run(const std::string& target, const fs::path& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    fmt::print(stderr, "usage: {} gguf_fuzz|model_fuzz FOLDER\n", argv[0]);
+    fmt::print(stderr, "usage: {} gguf_fuzz|model_fuzz|trace_fuzz FOLDER\n", argv[0]);
     return 2;
   }
   try {
