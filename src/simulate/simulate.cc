@@ -1,9 +1,11 @@
 #include "simulate/simulate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -81,6 +83,7 @@ class Replay {
   struct Wave {
     Plan plan;
     std::vector<double> arrivals;  ///< of those that are not there yet
+    std::vector<bool> retired;     ///< which are not worth keeping; empty: none
   };
   /// A load ahead that has not arrived.
   struct Load {
@@ -102,7 +105,11 @@ class Replay {
         loading_of_class_(sizes.classes.size(), 0) {}
 
   void layer(size_t first_token, size_t n, int layer);
+  std::vector<int32_t> in_order_of_waves(std::vector<int32_t> ids, int layer) const;
+  std::vector<bool> retired_of(const std::vector<int32_t>& ids, size_t first_token, size_t n,
+                               int layer) const;
   Wave acquire(int layer, std::span<const int32_t> ids);
+  void release(Wave& wave);
   void compute(int layer, Wave& wave);
   std::vector<int32_t> predict(size_t token, int layer) const;
   void load_ahead(int layer, std::span<const int32_t> ids);
@@ -168,23 +175,67 @@ void Replay::layer(size_t first_token, size_t n, int layer) {
   ++step_;
   now_ += static_cast<double>(trace_.dense_bytes) / trace_.n_layers / speeds_.memory;
   take_arrivals();
-  const std::vector<int32_t> ids = distinct_experts(trace_, first_token, n, layer);
-  const auto per_wave = static_cast<size_t>(pool_.largest_plan(layer, trace_.n_used));
-  const auto wave = [&](size_t first) {
-    return std::span(ids).subspan(first, std::min(per_wave, ids.size() - first));
+  const std::vector<int32_t> ids = in_order_of_waves(distinct_experts(trace_, first_token, n, layer), layer);
+  const std::vector<bool> retired = retired_of(ids, first_token, n, layer);
+  const auto most = static_cast<size_t>(pool_.largest_plan(layer, trace_.n_used));
+  const size_t waves = (ids.size() + most - 1) / most;
+  const size_t per_wave = (ids.size() + waves - 1) / waves;
+  const auto acquire_wave = [&](size_t first) {
+    const size_t count = std::min(per_wave, ids.size() - first);
+    Wave wave = acquire(layer, std::span(ids).subspan(first, count));
+    if (!retired.empty()) {
+      const auto begin = retired.begin() + static_cast<std::ptrdiff_t>(first);
+      wave.retired.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
+    }
+    return wave;
   };
-  Wave current = acquire(layer, wave(0));
+  Wave current = acquire_wave(0);
   if (n == 1 && layer + 1 < trace_.n_layers && setup_.predictor != Predictor::None)
     load_ahead(layer + 1, predict(first_token, layer + 1));
   for (size_t next = per_wave;; next += per_wave) {
     std::optional<Wave> following;
-    if (next < ids.size() && pool_.two_plans_fit(layer, trace_.n_used))
-      following = acquire(layer, wave(next));
+    if (next < ids.size() && pool_.two_plans_fit(layer, trace_.n_used)) following = acquire_wave(next);
     compute(layer, current);
-    pool_.release(current.plan);
+    release(current);
     if (next >= ids.size()) break;
-    current = following ? std::move(*following) : acquire(layer, wave(next));
+    current = following ? std::move(*following) : acquire_wave(next);
   }
+}
+
+// As CpuRunner's group_by_expert(): in several waves, what is in memory comes first.
+std::vector<int32_t> Replay::in_order_of_waves(std::vector<int32_t> ids, int layer) const {
+  if (ids.size() > static_cast<size_t>(pool_.largest_plan(layer, trace_.n_used)))
+    std::stable_partition(ids.begin(), ids.end(), [&](int32_t e) { return pool_.resident({layer, e}); });
+  return ids;
+}
+
+// As CpuRunner's retire_experts(): of a chunk's experts those stay that its last tokens used most.
+std::vector<bool> Replay::retired_of(const std::vector<int32_t>& ids, size_t first_token, size_t n,
+                                     int layer) const {
+  constexpr double kHalfLife = 32;  // tokens
+  const auto keep =
+      static_cast<size_t>(pool_.worth_keeping(layer, trace_.n_used, static_cast<int>(ids.size())));
+  if (n == 1 || keep >= ids.size()) return {};
+  std::vector<double> score(static_cast<size_t>(trace_.n_experts));
+  for (size_t t = 0; t < n; ++t) {
+    const double weight = std::exp2((static_cast<double>(t) - static_cast<double>(n)) / kHalfLife);
+    for (const uint16_t e : trace_.experts(first_token + t, layer)) score[e] += weight;
+  }
+  std::vector<size_t> order(ids.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto score_of = [&](size_t i) { return score[static_cast<size_t>(ids[i])]; };
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return score_of(a) != score_of(b) ? score_of(a) > score_of(b) : ids[a] < ids[b];
+  });
+  std::vector<bool> retired(ids.size(), false);
+  for (size_t i = keep; i < order.size(); ++i) retired[order[i]] = true;
+  return retired;
+}
+
+void Replay::release(Wave& wave) {
+  for (size_t i = 0; i < wave.retired.size(); ++i)
+    if (wave.retired[i]) pool_.retire(wave.plan.entries[i]);
+  pool_.release(wave.plan);
 }
 
 Replay::Wave Replay::acquire(int layer, std::span<const int32_t> ids) {
