@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "gpu/device.h"
 #include "gpu/selftest/selftest.h"
+#include "gpu/selftest/timing.h"
 
 namespace redlite::cli {
 namespace {
@@ -18,6 +19,7 @@ struct Options {
   std::string filter;
   uint64_t seed = 0;
   int threads = 0;
+  bool time = false;
 };
 
 void run(const Options& options) {
@@ -39,6 +41,11 @@ void run(const Options& options) {
   if (groups == 0) fail("no kernel's name contains '{}'", options.filter);
   if (failures > 0) fail("{} of {} cases failed; --seed {} repeats them", failures, cases, seed);
   fmt::print("{} cases of {} groups passed\n", cases, groups);
+  if (!options.time) return;
+  gpu::time_kernels(*device, options.filter, [](const gpu::TimingLine& line) {
+    fmt::print("{:<32} {:>9.2f} us {:>8.1f} GB/s\n", line.name, line.microseconds, line.gb_per_second);
+    std::fflush(stdout);
+  });
 }
 
 }  // namespace
@@ -54,6 +61,7 @@ void add_kernel_selftest(CLI::App& app) {
                       "Only kernels whose name contains this, e.g. \"matvec Q4_K\"");
   command->add_option("--seed", options->seed, "Of the inputs and of the emulator's order; 0: a fresh one");
   command->add_option("--threads", options->threads, "Of the emulator; 0: one for each core");
+  command->add_flag("--time", options->time, "Then time the products, as links of a graph of 64");
   command->callback([options] { run(*options); });
 }
 
