@@ -43,6 +43,48 @@ struct WaitForHost {
   }
 };
 
+/// x[i] += 1 in a launch that may start early; reads x before it waits for the launch in front if `too_soon`.
+struct Increment {
+  static constexpr const char* kName = "increment";
+  struct Params {
+    int* x;  // [grid][threads]
+    bool too_soon;
+  };
+  struct Shared {};
+  static RL_DEVICE void run(const Params& p, Shared&) {
+    int* x = p.x + static_cast<int>(simt::block_index().x) * simt::block_threads() + simt::thread_index();
+    const int before = p.too_soon ? *x : 0;
+    simt::let_next_start();
+    simt::wait_for_previous();
+    *x = (p.too_soon ? before : *x) + 1;
+  }
+};
+
+/// Values of x after a graph of 20 such launches.
+std::vector<int> increments(uint64_t seed, bool too_soon) {
+  const auto device = open_emulator({.seed = seed});
+  const auto stream = device->create_stream();
+  std::vector<int> values(3 * 64);
+  const Buffer x = device->allocate(values.size() * sizeof(int), "x");
+  stream->begin_capture();
+  for (int i = 0; i < 20; ++i) {
+    stream->launch<Increment>({.grid = {3}, .threads = 64, .early_start = true}, {x.as<int>(), too_soon});
+  }
+  const auto graph = stream->end_capture();
+  stream->fill(x.as(), 0, x.bytes());
+  stream->replay(*graph);
+  stream->copy(values.data(), x.as(), x.bytes());
+  stream->synchronize();
+  return values;
+}
+
+TEST(Device, EarlyStartShowsWhatIsReadTooSoon) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    EXPECT_THAT(increments(seed, false), testing::Each(20)) << seed;
+    EXPECT_THAT(increments(seed, true), testing::Contains(testing::Lt(20))) << seed;
+  }
+}
+
 TEST(Device, RunsAKernel) {
   const auto device = open_emulator();
   const auto stream = device->create_stream();
@@ -146,5 +188,6 @@ TEST(Device, SynchronizeGivesUp) {
 
 }  // namespace
 RL_EMULATOR_KERNEL(Example);
+RL_EMULATOR_KERNEL(Increment);
 RL_EMULATOR_KERNEL(WaitForHost);
 }  // namespace redlite::gpu

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "gpu/device.h"
+#include "gpu/emulator/sanitizers.h"
 #include "gpu/simt.h"
 
 namespace redlite::gpu {
@@ -143,6 +144,41 @@ TEST(Emulator, WarpOperations) {
   }
 }
 
+#ifdef REDLITE_ASAN
+/// Writes one element past what it was given: of shared, dynamic or global memory.
+struct OutOfRange {
+  static constexpr const char* kName = "out_of_range";
+  struct Params {
+    int* x;  // [32]
+    int what;
+  };
+  struct Shared {
+    int values[32];
+  };
+  static RL_DEVICE void run(const Params& p, Shared& shared) {
+    int* memory = p.what == 0 ? shared.values : p.what == 1 ? simt::dynamic_shared<int>() : p.x;
+    (void)simt::warp_sum(1);
+    memory[simt::thread_index() + 1] = 1;
+  }
+};
+
+TEST(EmulatorDeathTest, AddressSanitizerSeesTheEndsOfMemory) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  for (const int what : {0, 1, 2}) {
+    EXPECT_DEATH(
+        {
+          const auto device = open_emulator({.threads = 1});
+          const auto stream = device->create_stream();
+          const Buffer x = device->allocate(32 * sizeof(int), "x");
+          stream->launch<OutOfRange>({.threads = 32, .dynamic_shared = 32 * sizeof(int)},
+                                     {x.as<int>(), what});
+          stream->synchronize();
+        },
+        "use-after-poison|buffer-overflow");
+  }
+}
+#endif
+
 /// Shared memory handed round a block through barriers; the warps' and blocks' order must not matter.
 struct Rotate {
   static constexpr const char* kName = "rotate";
@@ -173,7 +209,7 @@ TEST(Emulator, SharedMemoryAndBarriers) {
     const auto device = open_emulator({.seed = seed, .threads = 2});
     const auto stream = device->create_stream();
     for (const int threads : {32, 64, 256}) {
-      constexpr int grid = 37, rounds = 5;
+      constexpr int grid = 11, rounds = 3;
       std::vector<int> r(static_cast<size_t>(grid * threads));
       const Buffer out = device->allocate(r.size() * sizeof(int), "out");
       stream->launch<Rotate>({.grid = {grid},
@@ -195,5 +231,8 @@ RL_EMULATOR_KERNEL(Diverging);
 RL_EMULATOR_KERNEL(DivergingBarriers);
 RL_EMULATOR_KERNEL(WarpOperations);
 RL_EMULATOR_KERNEL(Rotate);
+#ifdef REDLITE_ASAN
+RL_EMULATOR_KERNEL(OutOfRange);
+#endif
 
 }  // namespace redlite::gpu

@@ -162,7 +162,10 @@ class CudaStream : public Stream {
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index) {
-    int count = 0;
+    int driver = 0, count = 0;
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+      fail("no NVIDIA driver is installed; --backend cpu runs without one");
+    }
     const cudaError_t result = cudaGetDeviceCount(&count);
     if (result != cudaSuccess) {
       (void)cudaGetLastError();

@@ -23,6 +23,7 @@ class EmulatorGraph : public Graph {
   struct Step {
     std::function<void()> work;
     std::vector<size_t> after;
+    std::shared_ptr<const emulator::Launch> launch;  ///< what `work` launches; nullptr if it is no launch
   };
   size_t kernels() const override { return n_kernels; }
 
@@ -72,7 +73,7 @@ class EmulatorStream : public Stream {
   void launch_kernel(const Kernel& kernel, const Shape& shape, const void* params) override;
 
  private:
-  void enqueue(std::function<void()> work);
+  void enqueue(std::function<void()> work, std::shared_ptr<const emulator::Launch> launch = nullptr);
 
   EmulatorDevice& device_;
   NodePtr last_;
@@ -136,9 +137,10 @@ EmulatorStream::~EmulatorStream() {
   }
 }
 
-void EmulatorStream::enqueue(std::function<void()> work) {
+void EmulatorStream::enqueue(std::function<void()> work, std::shared_ptr<const emulator::Launch> launch) {
   if (graph_) {
-    graph_->steps.push_back({std::move(work), std::exchange(last_steps_, {graph_->steps.size()})});
+    const size_t number = graph_->steps.size();
+    graph_->steps.push_back({std::move(work), std::exchange(last_steps_, {number}), std::move(launch)});
     return;
   }
   auto node = std::make_shared<Node>();
@@ -168,18 +170,15 @@ void EmulatorStream::launch_kernel(const Kernel& kernel, const Shape& shape, con
          shape.grid.x, shape.grid.y, shape.grid.z, shape.threads, kernel.emulator.shared_bytes,
          shape.dynamic_shared);
   }
-  const auto* bytes = static_cast<const std::byte*>(params);
-  // 16-byte aligned, as parameters may be.
-  struct alignas(16) Chunk {
-    std::byte bytes[16];
-  };
-  std::vector<Chunk> copy((kernel.params_bytes + 15) / 16);
-  std::memcpy(copy.data(), bytes, kernel.params_bytes);
+  auto launch = std::make_shared<emulator::Launch>();
+  launch->kernel = &kernel;
+  launch->shape = shape;
+  launch->params.resize((kernel.params_bytes + sizeof(emulator::Launch::Chunk) - 1) /
+                        sizeof(emulator::Launch::Chunk));
+  std::memcpy(launch->params.data(), params, kernel.params_bytes);
   if (graph_) ++graph_->n_kernels;
   EmulatorDevice& device = device_;
-  enqueue([&kernel, shape, copy = std::move(copy), &device] {
-    device.executor().run_grid(kernel, shape, copy.data(), device.options().poison);
-  });
+  enqueue([&device, launch] { device.executor().run_grid(*launch, device.options().poison); }, launch);
 }
 
 void EmulatorStream::record(Event& event) {
@@ -252,6 +251,14 @@ void EmulatorStream::replay(const Graph& graph) {
       std::swap(ready[device.executor().random() % ready.size()], ready.back());
       const size_t step = ready.back();
       ready.pop_back();
+      // Half of those that may start early do, with one block.
+      if (followers[step].size() == 1 && g.steps[step].launch) {
+        const EmulatorGraph::Step& next = g.steps[followers[step][0]];
+        if (next.launch && next.launch->shape.early_start && next.after.size() == 1 &&
+            device.executor().random() % 2 == 0) {
+          device.executor().start_early(*next.launch, device.options().poison);
+        }
+      }
       g.steps[step].work();
       for (const size_t follower : followers[step]) {
         if (--missing[follower] == 0) ready.push_back(follower);

@@ -85,16 +85,41 @@ void Executor::loop() {
   }
 }
 
-void Executor::run_grid(const Kernel& kernel, const Shape& shape, const void* params, bool poison) {
-  const Dim3 grid = shape.grid;
-  const size_t blocks = size_t{grid.x} * grid.y * grid.z;
-  order_.resize(blocks);
+namespace {
+
+Dim3 block_index(const Dim3& grid, uint32_t block) {
+  return {block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y};
+}
+
+uint32_t n_blocks(const Dim3& grid) {
+  return grid.x * grid.y * grid.z;
+}
+
+}  // namespace
+
+void Executor::start_early(const Launch& launch, bool poison) {
+  if (early_ != nullptr) return;  // one at a time: that one's turn is next
+  if (!early_machine_) early_machine_ = std::make_unique<Multiprocessor>();
+  early_ = &launch;
+  early_block_ = static_cast<uint32_t>(random_() % n_blocks(launch.shape.grid));
+  early_machine_->start_block(*launch.kernel, launch.shape, launch.params.data(),
+                              block_index(launch.shape.grid, early_block_), random_(), poison);
+}
+
+void Executor::run_grid(const Launch& launch, bool poison) {
+  const Dim3 grid = launch.shape.grid;
+  order_.resize(n_blocks(grid));
   std::iota(order_.begin(), order_.end(), 0u);
   std::shuffle(order_.begin(), order_.end(), random_);
+  if (early_ == &launch) {
+    early_ = nullptr;
+    std::erase(order_, early_block_);
+    early_machine_->finish_block();
+  }
   const uint64_t seed = random_();
   std::mutex failure_mutex;
   std::string failure;
-  const int n = static_cast<int>(blocks);
+  const int n = static_cast<int>(order_.size());
   // A block of a small kernel takes about as long as waking a thread.
   const int grain = std::max(1, n / (8 * pool_.size()));
   pool_.run(n, grain, [&](int first, int last, int thread) noexcept {
@@ -103,8 +128,8 @@ void Executor::run_grid(const Kernel& kernel, const Shape& shape, const void* pa
       if (!machine) machine = std::make_unique<Multiprocessor>();
       for (int i = first; i < last; ++i) {
         const uint32_t block = order_[static_cast<size_t>(i)];
-        const Dim3 index{block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y};
-        machine->run_block(kernel, shape, params, index, seed + block, poison);
+        machine->run_block(*launch.kernel, launch.shape, launch.params.data(), block_index(grid, block),
+                           seed + block, poison);
       }
     } catch (const std::exception& e) {
       const std::lock_guard lock(failure_mutex);

@@ -16,6 +16,17 @@
 
 namespace redlite::gpu::emulator {
 
+/// A kernel to run, with its parameters.
+struct Launch {
+  /// As parameters are aligned.
+  struct alignas(16) Chunk {
+    std::byte bytes[16];
+  };
+  const Kernel* kernel = nullptr;
+  Shape shape;
+  std::vector<Chunk> params;
+};
+
 /// A piece of work and what must be done before it.
 struct Node {
   std::function<void()> work;
@@ -44,7 +55,10 @@ class Executor {
   // For the work of nodes:
 
   /// Runs all blocks of a launch, in random order, on all threads.
-  void run_grid(const Kernel& kernel, const Shape& shape, const void* params, bool poison);
+  void run_grid(const Launch& launch, bool poison);
+  /// Runs one block of a launch up to where it waits for the kernels in front of it; the next run_grid() of
+  /// the same launch does the rest.
+  void start_early(const Launch& launch, bool poison);
   uint64_t random() { return random_(); }
 
  private:
@@ -61,6 +75,9 @@ class Executor {
   cpu::ThreadPool pool_;
   std::vector<std::unique_ptr<Multiprocessor>> machines_;  ///< one for each thread, made by it
   std::vector<uint32_t> order_;
+  std::unique_ptr<Multiprocessor> early_machine_;
+  const Launch* early_ = nullptr;
+  uint32_t early_block_ = 0;
 
   std::thread thread_;  ///< last: it uses everything above
 };

@@ -17,7 +17,7 @@ namespace fc = boost::context::detail;
 namespace {
 
 #if defined(REDLITE_ASAN) || defined(REDLITE_TSAN)
-constexpr size_t kStackBytes = size_t{256} << 10;
+constexpr size_t kStackBytes = size_t{128} << 10;
 #else
 constexpr size_t kStackBytes = size_t{64} << 10;
 #endif

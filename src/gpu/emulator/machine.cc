@@ -15,7 +15,7 @@ constinit thread_local Lane* current_lane = nullptr;
 constinit thread_local const Block* current_block = nullptr;
 
 struct Warp {
-  enum class State { ready, at_barrier, ended };
+  enum class State { ready, at_barrier, at_wait, ended };
 
   Multiprocessor::Impl* machine = nullptr;
   Lane* lanes = nullptr;  ///< its 32 threads
@@ -66,6 +66,7 @@ struct Multiprocessor::Impl {
   const Kernel* kernel = nullptr;
   const void* params = nullptr;
   std::string failure;
+  uint64_t random = 0;
   uint64_t switches = 0;
 
   /// From a fiber (that ends if `from` is nullptr) to the scheduler.
@@ -86,7 +87,8 @@ struct Multiprocessor::Impl {
   }
 
   static void run_threads();
-  void run_warps(uint64_t random);
+  void run_warps();
+  void leave_warp(Warp::State state);
   bool gather(const Site& site, void* operand);
 };
 
@@ -152,9 +154,20 @@ void block_barrier(const Site& site) {
   Warp& warp = *lane->warp;
   Multiprocessor::Impl& machine = *warp.machine;
   if (!machine.gather(site, nullptr) || machine.block.threads == kWarpSize) return;
-  warp.state = Warp::State::at_barrier;
-  warp.first = lane;
-  machine.to_scheduler(&lane->context, lane->fiber);
+  machine.leave_warp(Warp::State::at_barrier);
+}
+
+void wait_for_previous(const Site& site) {
+  Multiprocessor::Impl& machine = *current_lane->warp->machine;
+  if (machine.gather(site, nullptr)) machine.leave_warp(Warp::State::at_wait);
+}
+
+/// From the last thread of a warp that has come to a barrier to the scheduler.
+void Multiprocessor::Impl::leave_warp(Warp::State state) {
+  Lane* lane = current_lane;
+  lane->warp->state = state;
+  lane->warp->first = lane;
+  to_scheduler(&lane->context, lane->fiber);
 }
 
 void stop_launch(const std::string& message) {
@@ -167,23 +180,28 @@ void stop_launch(const std::string& message) {
   std::abort();  // the scheduler does not come back
 }
 
-/// Gives every warp its turn between barriers, until all have ended or one has failed.
-void Multiprocessor::Impl::run_warps(uint64_t random) {
+/// Gives every warp its turn between barriers, until all have ended, one has failed, or (in a block that was
+/// started early) some wait for the kernels in front and the others cannot go on without them.
+void Multiprocessor::Impl::run_warps() {
+  using State = Warp::State;
   const uint32_t n = block.threads / kWarpSize;
   for (;;) {
     for (uint32_t i = 0; i < n; ++i) std::swap(order[i], order[next_random(random) % n]);
     for (uint32_t i = 0; i < n; ++i) {
+      if (order[i]->state != State::ready) continue;
       to_lane(order[i]->first, &scheduler_context, &scheduler);
       if (!failure.empty()) return;
     }
     const Warp* waiting = nullptr;
     const Warp* ended = nullptr;
-    for (uint32_t i = 0; i < n; ++i) (warps[i].state == Warp::State::ended ? ended : waiting) = &warps[i];
+    for (uint32_t i = 0; i < n; ++i) {
+      if (warps[i].state == State::at_wait) return;
+      (warps[i].state == State::ended ? ended : waiting) = &warps[i];
+    }
     if (waiting == nullptr) return;
     for (uint32_t i = 0; i < n; ++i) {
-      const Warp& warp = warps[i];
+      Warp& warp = warps[i];
       if (ended != nullptr || !same(warp.site, waiting->site)) {
-        current_lane = waiting->first;
         failure =
             fmt::format("kernel {}, block ({}, {}, {}), thread {}: waits at {}, but thread {} {}",
                         kernel->name, block.index.x, block.index.y, block.index.z, waiting->first->thread,
@@ -192,6 +210,7 @@ void Multiprocessor::Impl::run_warps(uint64_t random) {
         return;
       }
     }
+    for (uint32_t i = 0; i < n; ++i) warps[i].state = State::ready;
   }
 }
 
@@ -214,18 +233,18 @@ uint64_t Multiprocessor::switches() const {
   return impl_->switches;
 }
 
-void Multiprocessor::run_block(const Kernel& kernel, const Shape& shape, const void* params, Dim3 index,
-                               uint64_t seed, bool poison) {
+void Multiprocessor::prepare(const Kernel& kernel, const Shape& shape, const void* params, Dim3 index,
+                             uint64_t seed, bool poison) {
   Impl& m = *impl_;
   m.kernel = &kernel;
   m.params = params;
   m.fixed_shared.resize(kernel.emulator.shared_bytes, poison);
   m.dynamic_shared.resize(shape.dynamic_shared, poison);
   m.block = {index, shape.grid, shape.threads, m.dynamic_shared.data()};
-  uint64_t random = seed;
+  m.random = seed;
   for (uint32_t w = 0; w < shape.threads / kWarpSize; ++w) {
     Warp& warp = m.warps[w];
-    const uint64_t r = next_random(random);
+    const uint64_t r = next_random(m.random);
     warp.step = r & 1 ? 1 : kWarpSize - 1;
     warp.first = warp.lanes + (r >> 1) % kWarpSize;
     warp.state = Warp::State::ready;
@@ -236,14 +255,40 @@ void Multiprocessor::run_block(const Kernel& kernel, const Shape& shape, const v
       warp.lanes[i].returned = false;
     }
   }
+}
+
+void Multiprocessor::run() {
+  Impl& m = *impl_;
   current_block = &m.block;
-  m.run_warps(random);
+  m.run_warps();
   current_block = nullptr;
   current_lane = nullptr;
   if (!m.failure.empty()) {
     m.fibers.reclaim_all();
     throw Error("GPU emulator: " + std::exchange(m.failure, {}));
   }
+}
+
+void Multiprocessor::run_block(const Kernel& kernel, const Shape& shape, const void* params, Dim3 index,
+                               uint64_t seed, bool poison) {
+  prepare(kernel, shape, params, index, seed, poison);
+  run();
+}
+
+void Multiprocessor::start_block(const Kernel& kernel, const Shape& shape, const void* params, Dim3 index,
+                                 uint64_t seed, bool poison) {
+  prepare(kernel, shape, params, index, seed, poison);
+  impl_->block.early = true;
+  run();
+}
+
+void Multiprocessor::finish_block() {
+  Impl& m = *impl_;
+  m.block.early = false;
+  for (uint32_t w = 0; w < m.block.threads / kWarpSize; ++w) {
+    if (m.warps[w].state == Warp::State::at_wait) m.warps[w].state = Warp::State::ready;
+  }
+  run();
 }
 
 }  // namespace redlite::gpu::emulator

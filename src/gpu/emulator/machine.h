@@ -42,6 +42,7 @@ struct Block {
   Dim3 grid;
   uint32_t threads = 0;
   std::byte* dynamic_shared = nullptr;
+  bool early = false;  ///< the kernels in front have not run: stop where the block waits for them
 };
 
 extern constinit thread_local Lane* current_lane;
@@ -53,6 +54,9 @@ void warp_collective(const Site& site, void (*complete)(void* const* operands), 
 
 /// The barrier of the block.
 void block_barrier(const Site& site);
+
+/// simt::wait_for_previous() of a block that was started early: its warps stay here until finish_block().
+void wait_for_previous(const Site& site);
 
 /// Stops the launch with a message that names kernel, block and thread; does not return to the thread.
 [[noreturn]] void stop_launch(const std::string& message);
@@ -70,12 +74,22 @@ class Multiprocessor {
   void run_block(const Kernel& kernel, const Shape& shape, const void* params, Dim3 index, uint64_t seed,
                  bool poison);
 
+  /// The same in two steps: up to where the block waits for the kernels in front of it, before these have
+  /// run, and the rest.
+  void start_block(const Kernel& kernel, const Shape& shape, const void* params, Dim3 index, uint64_t seed,
+                   bool poison);
+  void finish_block();
+
   /// Switches between fibers since construction.
   uint64_t switches() const;
 
   struct Impl;
 
  private:
+  void prepare(const Kernel& kernel, const Shape& shape, const void* params, Dim3 index, uint64_t seed,
+               bool poison);
+  void run();
+
   std::unique_ptr<Impl> impl_;
 };
 

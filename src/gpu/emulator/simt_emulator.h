@@ -276,16 +276,19 @@ inline void copy_wait() {}
 // ---- order of launches ----
 
 /// Waits for the kernels in front of this one in the stream, which Shape::early_start did not wait for. In
-/// every block of such a kernel, before the first access to anything they wrote.
-inline void wait_for_previous() {}
+/// every block of such a kernel, by whole warps, before the first access to anything they wrote. The emulator
+/// does start a block early, in the replay of a graph, so that what is read too soon is wrong.
+inline void wait_for_previous(RL_PLACE) {
+  if (emulator::current_block->early) emulator::wait_for_previous({"wait_for_previous", file, line});
+}
 /// Lets the next kernel start if it may do so early, once all blocks have called it or ended.
 inline void let_next_start() {}
 
 /// The early-out: every decode kernel gets a flag (nullptr: never set) and returns at once when it is not
 /// zero. Waits for the previous kernels, one of which may have set it; the answer is the same for all
 /// threads.
-inline bool skipped(const uint32_t* flag) {
-  wait_for_previous();
+inline bool skipped(const uint32_t* flag, RL_PLACE) {
+  wait_for_previous(file, line);
   return flag != nullptr && load_acquire(flag) != 0;
 }
 
