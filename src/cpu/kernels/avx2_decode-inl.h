@@ -485,8 +485,8 @@ struct DecodeIQ1_S : UnsignedDecoder<quant::BlockIQ1_S, 4, 4> {
     put_pairs(_mm256_mul_ps(odd_steps(scales, 0.125f), half(&b->d)), out.scale);
     for (int h = 0; h < 2; ++h) {
       const auto entry = [b](int e) {
-        const int group = b->qh[e / 4], high = (e % 4 == 3 ? group >> 1 : group << (8 - 3 * (e % 4))) & 0x700;
-        return static_cast<long long>(kIq1Grid.data()[(group >> 4 & 0x800) + (b->qs[e] | high)]);
+        return static_cast<long long>(
+            kIq1Grid[b->qs[e] | ((b->qh[e / 4] >> (3 * (e % 4))) & 7) << 8 | (b->qh[e / 4] >> 4 & 0x800)]);
       };
       put_entries(h, entry, out.w[h]);
     }
