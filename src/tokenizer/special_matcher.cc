@@ -23,17 +23,21 @@ SpecialMatcher::SpecialMatcher(const Vocabulary& vocabulary) {
   }
 }
 
-std::vector<SpecialMatcher::Match> SpecialMatcher::find(std::string_view text, bool parse_special) const {
+std::vector<SpecialMatcher::Match> SpecialMatcher::find(std::string_view text, bool parse_special,
+                                                        std::span<const Range> plain) const {
   struct Occurrence {
     uint32_t priority;
     Match match;
   };
   std::vector<Occurrence> occurrences;
+  size_t part = 0;  // of `plain`: the first that does not end before `at`
   for (size_t at = 0; at < text.size(); ++at) {
+    while (part < plain.size() && plain[part].end <= at) ++part;
     for (const size_t length : lengths_[static_cast<uint8_t>(text[at])]) {
       if (length > text.size() - at) continue;
       const auto special = by_text_.find(text.substr(at, length));
       if (special == by_text_.end() || !(parse_special || special->second.always)) continue;
+      if (!special->second.always && part < plain.size() && plain[part].begin < at + length) continue;
       occurrences.push_back({special->second.priority, {at, length, special->second.token}});
     }
   }

@@ -3,10 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
 namespace redlite::tokenizer {
@@ -26,8 +28,9 @@ class SpecialMatcher {
   };
 
   /// The matches in the order of the text, without overlaps. User-defined tokens are always matched, control
-  /// and unknown ones only with `parse_special`. Linear in the text's length.
-  std::vector<Match> find(std::string_view text, bool parse_special) const;
+  /// and unknown ones only with `parse_special`, and not where they would touch one of the parts in `plain`,
+  /// which are in order. Linear in the text's length.
+  std::vector<Match> find(std::string_view text, bool parse_special, std::span<const Range> plain = {}) const;
 
  private:
   struct Special {

@@ -39,6 +39,22 @@ struct Tokenizer::Impl {
     }
   }
 
+  std::vector<Token> encode(std::string_view text, bool parse_special, std::span<const Range> plain) const {
+    if (text.size() > size_t{std::numeric_limits<int32_t>::max()} / 3) {  // a repaired byte takes three
+      fail("a text of {} bytes is too long for the tokenizer", text.size());
+    }
+    std::vector<Token> out;
+    Bpe::Scratch scratch;
+    size_t at = 0;
+    for (const SpecialMatcher::Match& match : specials.find(text, parse_special, plain)) {
+      encode_plain(text.substr(at, match.begin - at), out, scratch);
+      out.push_back(match.token);
+      at = match.begin + match.length;
+    }
+    encode_plain(text.substr(at), out, scratch);
+    return out;
+  }
+
   const Vocabulary vocabulary;
   const Bpe bpe;
   const SpecialMatcher specials;
@@ -50,19 +66,11 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 std::vector<Token> Tokenizer::encode(std::string_view text, bool parse_special) const {
-  if (text.size() > size_t{std::numeric_limits<int32_t>::max()} / 3) {  // a repaired byte takes three
-    fail("a text of {} bytes is too long for the tokenizer", text.size());
-  }
-  std::vector<Token> out;
-  Bpe::Scratch scratch;
-  size_t at = 0;
-  for (const SpecialMatcher::Match& match : impl_->specials.find(text, parse_special)) {
-    impl_->encode_plain(text.substr(at, match.begin - at), out, scratch);
-    out.push_back(match.token);
-    at = match.begin + match.length;
-  }
-  impl_->encode_plain(text.substr(at), out, scratch);
-  return out;
+  return impl_->encode(text, parse_special, {});
+}
+
+std::vector<Token> Tokenizer::encode(std::string_view text, std::span<const Range> plain) const {
+  return impl_->encode(text, /*parse_special=*/true, plain);
 }
 
 std::vector<Token> Tokenizer::encode_prompt(std::string_view text, bool parse_special) const {

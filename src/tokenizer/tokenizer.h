@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,11 @@
 namespace redlite::tokenizer {
 
 using Token = int32_t;
+
+/// Bytes begin to end of a text.
+struct Range {
+  size_t begin, end;
+};
 
 /// Byte-level BPE as GGUF stores it (tokenizer.ggml.model gpt2; pre-tokenizers qwen2 and qwen35).
 ///
@@ -28,6 +34,11 @@ class Tokenizer {
   /// Any bytes are accepted; one that belongs to no UTF-8 character is taken for U+FFFD. n log n in the
   /// length of the longest word, linear in the number of words. Throws Error for a text of more than 682 MiB.
   std::vector<Token> encode(std::string_view text, bool parse_special) const;
+
+  /// encode() of a prompt of which these parts, in order, came from outside: control tokens are recognised,
+  /// but not where they would touch a byte of such a part. What is merged into tokens otherwise does not
+  /// depend on where the parts begin and end.
+  std::vector<Token> encode(std::string_view text, std::span<const Range> plain) const;
 
   /// encode() with the BOS and EOS tokens around it that the file asks for: what a model wants as its prompt.
   std::vector<Token> encode_prompt(std::string_view text, bool parse_special) const;
