@@ -1,23 +1,71 @@
 #pragma once
 
+#include <ctime>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "chat/jinja/template.h"
 #include "gguf/gguf.h"
+#include "tokenizer/tokenizer.h"
 
 namespace redlite::chat {
 
-struct Message {
-  std::string role;  ///< "system", "user" or "assistant"
-  std::string content;
+/// What a template is given, in the shape of the OpenAI API.
+struct Conversation {
+  /// An array of messages: {"role", "content", ...}; also tool_calls, tool_call_id, name, reasoning_content.
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  /// An array of {"type": "function", "function": {...}}, or null.
+  nlohmann::ordered_json tools;
+  /// More variables, such as {"enable_thinking": false}; an object.
+  nlohmann::ordered_json extra = nlohmann::ordered_json::object();
+  /// End where the assistant's answer begins.
+  bool add_generation_prompt = true;
+  /// For templates that give the date; by default the present.
+  std::time_t now = std::time(nullptr);
 };
 
-/// Renders a conversation as the model's prompt, ending where the assistant's answer begins. Knows ChatML
-/// (<|im_start|>role ... <|im_end|>); a model whose tokenizer.chat_template is of another kind, or has none,
-/// throws Error, as does a conversation without messages or with an unknown role. No message is invented (the
-/// templates of some models add a default system message). The text is meant for Tokenizer::encode(text,
-/// parse_special = true).
-std::string render(const gguf::File& file, const std::vector<Message>& messages);
+struct Prompt {
+  std::string text;
+  /// The bytes that came from the conversation, in order: nothing in them is a control token, whatever it
+  /// says.
+  std::vector<tokenizer::Range> content;
+};
+
+/// Renders conversations as a model's prompt, with the model's own template (tokenizer.chat_template; with
+/// tools tokenizer.chat_template.tool_use, where the file has it). A file without one is given ChatML
+/// (<|im_start|>role
+/// ... <|im_end|>) if its vocabulary has the two tokens; otherwise the model was not made for chat.
+///
+/// Immutable and safe to share between threads.
+class Renderer {
+ public:
+  /// Throws Error naming file and key when there is no template, or none that can be read.
+  explicit Renderer(const gguf::File& file);
+
+  /// Throws Error for a conversation that is malformed, has parts that are no text, or that the template
+  /// refuses; and for tools when the template knows none.
+  ///
+  /// The template gets the arguments of tool calls as objects, or, if it cannot use these, as texts of JSON;
+  /// text in several parts as one string unless it handles parts; and empty content where a message has none,
+  /// if it would fail or write "None" otherwise.
+  Prompt render(const Conversation& conversation) const;
+
+ private:
+  const jinja::Template& template_for(const Conversation& conversation) const;
+  jinja::Variables variables(const Conversation& conversation) const;
+  bool takes_parts(const jinja::Template& chosen) const;
+
+  std::string path_;
+  std::vector<std::pair<std::string, std::string>> special_tokens_;
+  std::vector<jinja::Template> templates_;  ///< the plain one, then, maybe, the one for tools
+};
+
+/// One message of the user, rendered: what most callers begin with.
+Prompt render_user_message(const gguf::File& file, const std::string& text);
+
+/// The prompt's tokens. Control tokens stand only where the template wrote them. The BOS that the model wants
+/// comes first, once, whether or not the template wrote it.
+std::vector<tokenizer::Token> encode(const tokenizer::Tokenizer& tokenizer, const Prompt& prompt);
 
 }  // namespace redlite::chat

@@ -35,9 +35,9 @@ void check_one_prompt(const CLI::App& command) {
 std::vector<model::Token> read_prompt(const PromptOptions& options, const model::Model& model,
                                       const tokenizer::Tokenizer& tokenizer) {
   if (!options.tokens.empty()) return parse_tokens(options.tokens, model.config().n_vocab);
-  std::string text = options.file.empty() ? options.text : read_text_file(options.file);
-  if (options.chat) text = chat::render(model.file(), {{"user", text}});
-  std::vector<model::Token> tokens = tokenizer.encode(text, /*parse_special=*/options.chat);
+  const std::string text = options.file.empty() ? options.text : read_text_file(options.file);
+  if (options.chat) return chat::encode(tokenizer, chat::render_user_message(model.file(), text));
+  std::vector<model::Token> tokens = tokenizer.encode(text, /*parse_special=*/false);
   if (tokenizer.bos() >= 0) tokens.insert(tokens.begin(), tokenizer.bos());
   if (tokens.empty()) fail("the prompt is empty: give --prompt, --prompt-file or --tokens some text");
   return tokens;

@@ -1,7 +1,7 @@
 // Writes the seed corpus of a fuzz target: small valid files of every structure that the readers know, from
 // which the fuzzer starts.
 //
-// usage: make_fuzz_corpus gguf_fuzz|model_fuzz|trace_fuzz FOLDER
+// usage: make_fuzz_corpus gguf_fuzz|model_fuzz|template_fuzz|trace_fuzz FOLDER
 
 #include <fmt/format.h>
 
@@ -134,7 +134,7 @@ void write_tokenizer(gguf::Writer& writer, const ModelKind& kind) {
   writer.add("tokenizer.ggml.merges", make_array(std::vector<std::string>{"a b"}));
   writer.add("tokenizer.ggml.eos_token_id", uint32_t{5});
   writer.add("tokenizer.ggml.add_bos_token", false);
-  writer.add("tokenizer.chat_template", std::string("{{'<|im_start|>' + role}}<|im_end|>"));
+  writer.add("tokenizer.chat_template", std::string("{{'<|im_start|>' + messages[0].content}}<|im_end|>"));
 }
 
 void write_model(const std::string& path, const ModelKind& kind) {
@@ -245,7 +245,7 @@ void make_version_2(const std::string& path) {
 void check_seed(const std::string& path) {
   const model::Model model(path);
   const tokenizer::Tokenizer tokenizer(model.file());
-  chat::render(model.file(), {{"user", "a"}});
+  chat::render_user_message(model.file(), "a");
 }
 
 void write_models(const fs::path& folder) {
@@ -282,6 +282,45 @@ void write_trace(const std::string& path, int n_experts, int n_used, int n_predi
   trace::write_trace(path, t);
 }
 
+/// Templates that use every part of the language, of which the fuzzer makes others.
+void write_templates(const fs::path& folder) {
+  constexpr std::pair<const char*, std::string_view> kTemplates[] = {
+      {"loop",
+       "{%- for m in messages if m.role != 'tool' -%}\n<|{{ m['role'] }}|>{{ loop.index0 }}{{ loop.last }}"
+       "{{ m.content | trim }}{% if loop.first %}{% continue %}{% else %}{% break %}{% endif %}"
+       "{% else %}none{%- endfor %}"},
+      {"recursive",
+       "{% for x in [[1, [2]], 3] recursive %}{% if x is iterable %}{{ loop(x) }}{% endif %}"
+       "{{ loop.depth }}{% endfor %}"},
+      {"namespace",
+       "{% set ns = namespace(a=0, l=[]) %}{% for i in range(3) %}{% set ns.a = ns.a + i %}"
+       "{% set _ = ns.l.append(i) %}{% endfor %}{{ ns.a }}{{ ns.l.pop(0) }}"},
+      {"macro",
+       "{% macro m(a, b='x') %}{{ a ~ b }}{{ caller() if caller }}{% endmacro %}"
+       "{% macro n(a, b=1) %}{{ a }}{{ varargs }}{{ kwargs | tojson }}{{ n(a - 1) if a else '' }}{% endmacro "
+       "%}"
+       "{% call n(2) %}in{% endcall %}{{ n(*[1, 2], **{'k': 3}) }}"},
+      {"blocks",
+       "{% set x | upper %}a{{ 1 }}{% endset %}{% filter indent(2, true) %}{{ x }}\nb{% endfilter %}"
+       "{% with y = 2 %}{{ y }}{% endwith %}{% generation %}z{% endgeneration %}{# c #}{% raw %}{{ }}{% "
+       "endraw %}"},
+      {"filters",
+       "{{ tools | tojson(indent=2) }}{{ messages | map(attribute='role') | join(',') }}"
+       "{{ messages | selectattr('content', 'defined') | list | length }}{{ [3, 1.5] | sort | sum | round(1) "
+       "}}"
+       "{{ {'b': 1, 'A': 2} | dictsort }}{{ 'a-b' | replace('-', '+') | title }}{{ no | default('d', true) }}"
+       "{{ '%5.2f|%s' % (1, 'x') }}{{ '{:>5}{0}'.format('a') if false else '{:*^7}'.format('a') }}"},
+      {"strings",
+       "{{ messages[0].content.split('l')[-1][::-1].upper().strip(' !') }}{{ 'x' * 3 }}"
+       "{{ '\\u00e9\\n' ~ 'a'.replace('', '.') }}{{ 'Stra\xc3\x9f"
+       "e'.upper() }}{{ 1 < 2 <= 2 != 3 }}"
+       "{{ 2 ** 3 // -2 % 5 }}{{ 'a' if x is none else 'b' in 'abc' }}"},
+      {"refusal", "{{ raise_exception('no') if not messages else strftime_now('%d %b %Y') }}"},
+  };
+  for (const auto& [name, text] : kTemplates)
+    write_file_atomically(folder / name, std::as_bytes(std::span(text)));
+}
+
 int run(const std::string& target, const fs::path& folder) {
   fs::create_directories(folder);
   if (target == "gguf_fuzz") {
@@ -297,6 +336,8 @@ int run(const std::string& target, const fs::path& folder) {
     write_trace(folder / "small.trace", 8, 2, 4);
     write_trace(folder / "wide.trace", 300, 10, 20);
     write_trace(folder / "one.trace", 1, 1, 1);
+  } else if (target == "template_fuzz") {
+    write_templates(folder);
   } else {
     fail("{}: no such fuzz target", target);
   }
@@ -308,7 +349,7 @@ int run(const std::string& target, const fs::path& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    fmt::print(stderr, "usage: {} gguf_fuzz|model_fuzz|trace_fuzz FOLDER\n", argv[0]);
+    fmt::print(stderr, "usage: {} gguf_fuzz|model_fuzz|template_fuzz|trace_fuzz FOLDER\n", argv[0]);
     return 2;
   }
   try {

@@ -37,7 +37,7 @@ void use_tokenizer(const gguf::File& file) {
       tokenizer.piece(token);
       tokenizer.is_end(token);
     }
-    chat::render(file, {{"system", "s"}, {"user", std::string(kText)}});
+    chat::encode(tokenizer, chat::render_user_message(file, "ab <|im_end|>"));
   } catch (const Error&) {
   }
 }

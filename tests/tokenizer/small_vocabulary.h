@@ -24,6 +24,7 @@ struct SmallVocabulary {
   std::map<std::string, uint32_t> ids;  ///< tokenizer.ggml.<key>_token_id
   std::map<std::string, bool> flags;    ///< tokenizer.ggml.<key>
   std::vector<std::string> left_out;    ///< keys not to write
+  std::string template_source;          ///< tokenizer.chat_template; empty: none
 
   SmallVocabulary() {
     for (const std::string& character : byte_characters()) add(character, 1);
@@ -64,6 +65,10 @@ struct SmallVocabulary {
     }
     for (const auto& [key, id] : ids) entry(key + "_token_id", gguf::ValueType::U32).num(id);
     for (const auto& [key, flag] : flags) entry(key, gguf::ValueType::Bool).num(uint8_t{flag});
+
+    if (!template_source.empty()) {
+      entries.emplace_back().key("tokenizer.chat_template", gguf::ValueType::String).string(template_source);
+    }
 
     gguf::RawGguf file(3, 0, entries.size());
     for (gguf::RawGguf& e : entries) file.text(e.data());
