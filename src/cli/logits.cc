@@ -57,6 +57,7 @@ void add_logits(CLI::App& app) {
       ->required()
       ->option_text("F.npy");
   command->add_flag("--json", c->json, "Print JSON: {\"file\": ..., \"shape\": [n_tokens, n_vocab]}");
+  c->runner.kv = "f32";  // what is compared should be exact first
   add_runner_options(*command, c->runner);
   command->callback([c] { logits(*c); });
 }

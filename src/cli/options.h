@@ -24,7 +24,7 @@ struct RunnerOptions {
   std::string cache_mib = "auto";  ///< a number of MiB, "full" or "auto"
   std::string prefetch = "on";
   std::string io = "auto";
-  std::string kv = "f32";
+  std::string kv = "f16";
   std::string kernels;  ///< instruction set; empty: the best one
   int context = 0;      ///< 0: what the prompt and -n need
   int batch = 2048;

@@ -131,6 +131,7 @@ void add_parity(CLI::App& app) {
       ->check(CLI::IsMember({"reference", "cpu"}))
       ->capture_default_str();
   command->add_flag("--json", c->json, "Print JSON");
+  c->runner.kv = "f32";  // what is compared should be exact first
   add_runner_options(*command, c->runner);
   command->remove_option(command->get_option("--backend"));
   command->callback([c] { parity(*c); });

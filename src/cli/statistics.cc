@@ -22,6 +22,15 @@ double hit_rate(const experts::CacheStats& s) {
   return rate(hits, hits + static_cast<double>(s.misses + s.prefetch_late));
 }
 
+/// How weights came into huge pages.
+std::string why(const cpu::WeightPages::Report& pages) {
+  std::string text;
+  if (pages.read_again > 0) text += fmt::format(", {:.0f} of them read again for it", mib(pages.read_again));
+  if (pages.copied > 0) text += fmt::format(", {:.0f} of them copied", mib(pages.copied));
+  if (pages.seen < pages.total) text += fmt::format(", {:.0f} not yet seen", mib(pages.total - pages.seen));
+  return text;
+}
+
 }  // namespace
 
 nlohmann::ordered_json statistics_json(const OpenRunner& open, const engine::GenerateResult& result) {
@@ -53,6 +62,12 @@ nlohmann::ordered_json statistics_json(const OpenRunner& open, const engine::Gen
   const cpu::StageTimes t = open.cpu->stage_times();
   json["stage_seconds"] = {{"embedding", t.embedding}, {"attention", t.attention}, {"delta_net", t.delta_net},
                            {"router", t.router},       {"experts", t.experts},     {"output", t.output}};
+  const cpu::WeightPages::Report pages = open.cpu->weight_pages();
+  json["huge_pages_mib"] = {{"total", mib(pages.total)},
+                            {"seen", mib(pages.seen)},
+                            {"huge", mib(pages.huge)},
+                            {"read_again", mib(pages.read_again)},
+                            {"copied", mib(pages.copied)}};
   json["memory_budget_mib"] = {
       {"cache", mib(open.budget.cache)},        {"dense", mib(open.budget.dense)},
       {"state", mib(open.budget.state)},        {"scratch", mib(open.budget.scratch)},
@@ -103,6 +118,9 @@ std::string statistics_table(const OpenRunner& open, const engine::GenerateResul
                             mib(peak_resident_memory()), mib(open.budget.total()), mib(open.budget.cache),
                             mib(open.budget.dense), mib(open.budget.state), mib(open.budget.scratch),
                             mib(MemoryBudget::kProgram)));
+  const cpu::WeightPages::Report pages = open.cpu->weight_pages();
+  row("huge pages", fmt::format("{:.0f} of {:.0f} MiB of mapped weights{}", mib(pages.huge + pages.copied),
+                                mib(pages.total), why(pages)));
   row("machine", fmt::format("{} threads, {} kernels", open.cpu->threads(), open.cpu->kernels()));
   return table;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "cpu/runner_impl.h"
 #include "quant/decode.h"
 
@@ -183,6 +184,18 @@ std::vector<float> transposed_conv(const model::Config& c, const model::Vector& 
   return out;
 }
 
+/// Whether all that this run may take, and a reserve, is there. Of an embedding that is not the output, too,
+/// few rows are touched.
+bool has_room(const model::Model& model, const CpuOptions& options) {
+  constexpr uint64_t kReserve = uint64_t{256} << 20;
+  const CpuRunner::Memory needed = CpuRunner::memory_needed(model, options);
+  const bool full = options.cache.size.kind == experts::CacheSize::Kind::Full;
+  const uint64_t cache = full ? model.expert_bytes() : options.cache.size.bytes;
+  const model::Weights& w = model.weights();
+  const uint64_t rows_only = w.token_embd.data == w.output.data ? 0 : w.token_embd.bytes();
+  return available_memory() >= cache + needed.dense - rows_only + needed.state + needed.scratch + kReserve;
+}
+
 }  // namespace
 
 CpuRunner::Impl::Impl(const model::Model& m, const CpuOptions& options)
@@ -196,7 +209,8 @@ CpuRunner::Impl::Impl(const model::Model& m, const CpuOptions& options)
       cache(m, options.cache),
       kv(config, options.kv, capacity),
       delta(config),
-      scratch(config, choose_batch(config, options), pool.size()) {
+      scratch(config, choose_batch(config, options), pool.size()),
+      weight_pages(m, options.cache.size.kind == experts::CacheSize::Kind::Full, has_room(m, options)) {
   const model::Config& c = config;
   if (c.conv_kernel > kMaxConvTaps)
     fail("{}: a convolution of {} taps; at most {} are supported", m.path(), c.conv_kernel, kMaxConvTaps);
@@ -303,6 +317,10 @@ std::string CpuRunner::cache_io() const {
 
 StageTimes CpuRunner::stage_times() const {
   return impl_->times;
+}
+
+WeightPages::Report CpuRunner::weight_pages() const {
+  return impl_->weight_pages.report();
 }
 
 std::string_view CpuRunner::kernels() const {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "cpu/weight_pages.h"
 #include "experts/cache.h"
 #include "model/model.h"
 #include "model/runner.h"
@@ -42,6 +43,7 @@ class CpuRunner final : public model::Runner {
   experts::CacheStats cache_stats() const;
   StageTimes stage_times() const;
   std::string cache_io() const;  ///< how experts are read, see ExpertCache::io()
+  WeightPages::Report weight_pages() const;
   std::string_view kernels() const;
   int threads() const;
 

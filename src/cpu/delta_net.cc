@@ -29,13 +29,23 @@ void CpuRunner::Impl::delta_net(int layer, int n) {
   }
   multiply(products);
 
-  // core[n][n_v_heads][state_dim]; a K head and its V heads go through all tokens in one thread
-  pool.run(c.n_k_heads, 1, [&](int first, int last, int thread) {
-    for (int head = first; head < last; ++head) {
-      delta_head(index_in_kind[layer], head, n, w, at, conv[layer].data(),
-                 scratch.thread + static_cast<size_t>(thread) * scratch.thread_width);
+  // core[n][n_v_heads][state_dim]; a head goes through all tokens in one thread. With many threads the V
+  // heads of a K head part, and each computes q and k again.
+  const int per_k = c.n_v_heads / c.n_k_heads;
+  const bool part = c.n_k_heads < 4 * pool.size();
+  const int grain = std::max(part ? 1 : per_k, c.n_v_heads / (4 * pool.size()) / per_k * per_k);
+  pool.run(c.n_v_heads, grain, [&](int first, int last, int thread) {
+    float* thread_scratch = scratch.thread + static_cast<size_t>(thread) * scratch.thread_width;
+    while (first < last) {
+      const int k_head = first / per_k;
+      const int count = std::min(last, (k_head + 1) * per_k) - first;
+      const std::span<const int> heads = std::span(at.v_heads[k_head]).subspan(first % per_k, count);
+      first += count;
+      const int next_head = first < last ? at.v_heads[first / per_k][first % per_k] : -1;
+      delta_heads(layer, k_head, heads, next_head, n, thread_scratch);
     }
   });
+  remember_inputs(layer, n);
 
   scratch.core_rows.resize(n, c.value_dim());
   for_tokens(n,
@@ -45,61 +55,77 @@ void CpuRunner::Impl::delta_net(int layer, int n) {
   multiply(products);
 }
 
-void CpuRunner::Impl::delta_head(int index, int k_head, int n, const model::DeltaNetWeights& w,
-                                 const DeltaOffsets& at, const float* conv_weights, float* scratch_row) {
+/// Some V heads of one K head, through the tokens of the chunk; this thread's next one is next_head, or -1.
+void CpuRunner::Impl::delta_heads(int layer, int k_head, std::span<const int> v_heads, int next_head, int n,
+                                  float* thread_scratch) {
+  const model::DeltaNetWeights& w = weights.layers[layer].delta;
+  const DeltaOffsets& at = delta_offsets[layer];
   const model::Config& c = config;
+  const int index = index_in_kind[layer];
   const int dim = c.state_dim;
-  const int taps = c.conv_kernel;
-  const int conv_dim = c.conv_dim();
-  float* history = delta.history(index);  // [taps - 1][conv_dim]
-  float* q = scratch_row;
-  float* k = q + dim;
-  float* v = k + dim;
-  float* o = v + dim;
+  const size_t block_width = static_cast<size_t>(kDeltaTokens) * dim;
+  float* q = thread_scratch;           // [kDeltaTokens][dim]
+  float* k = q + block_width;          // [kDeltaTokens][dim]
+  float* v = k + block_width;          // [kDeltaTokens][dim]
+  float* o = v + block_width;          // [kDeltaTokens][dim]
+  float* decay = o + block_width;      // [kDeltaTokens]
+  float* beta = decay + kDeltaTokens;  // [kDeltaTokens]
 
   // The head's channels from `channel` on, found at `offset` of a token's projection.
   const auto convolve = [&](int t, int offset, int channel, float* y) {
     const float* inputs[kMaxConvTaps];
+    const int taps = c.conv_kernel;
     for (int i = 0; i < taps; ++i) {
       const int from = t - (taps - 1) + i;  // token of the chunk; before it, history
       inputs[i] = from >= 0 ? scratch.proj + static_cast<size_t>(from) * scratch.proj_width + offset
-                            : history + static_cast<size_t>(t + i) * conv_dim + channel;
+                            : delta.input(index, position + from) + channel;
     }
-    mixers.conv_silu(inputs, conv_weights + channel, conv_dim, taps, dim, y);
+    mixers.conv_silu(inputs, conv[layer].data() + channel, c.conv_dim(), taps, dim, y);
   };
-  const int q_channel = k_head * dim;
-  const int k_channel = c.key_dim() + k_head * dim;
-  const auto v_channel = [&](int head) { return 2 * c.key_dim() + head * dim; };
 
-  for (int t = 0; t < n; ++t) {
-    const float* row = scratch.proj + static_cast<size_t>(t) * scratch.proj_width;
-    convolve(t, at.q[k_head], q_channel, q);
-    convolve(t, at.k[k_head], k_channel, k);
-    mixers.l2_normalize(q, dim, c.rms_eps, 1 / std::sqrt(static_cast<float>(dim)));
-    mixers.l2_normalize(k, dim, c.rms_eps, 1);
-    for (const int head : at.v_heads[k_head]) {
-      convolve(t, at.v[head], v_channel(head), v);
-      const float decay = std::exp(softplus(row[at.alpha[head]] + w.dt[head]) * w.a[head]);
-      const float beta = 1 / (1 + std::exp(-row[at.beta[head]]));
-      mixers.delta_step(delta.matrix(index, head), q, k, v, decay, beta, dim, o);
-      mixers.gated_norm(
-          o, w.norm.data(), row + at.z[head], c.rms_eps, dim,
-          scratch.core + static_cast<size_t>(t) * scratch.core_width + static_cast<size_t>(head) * dim);
+  for (int first = 0; first < n; first += kDeltaTokens) {
+    const int count = std::min(kDeltaTokens, n - first);
+    for (int t = 0; t < count; ++t) {
+      const size_t row = static_cast<size_t>(t) * dim;
+      convolve(first + t, at.q[k_head], k_head * dim, q + row);
+      convolve(first + t, at.k[k_head], c.key_dim() + k_head * dim, k + row);
+      mixers.l2_normalize(q + row, dim, c.rms_eps, 1 / std::sqrt(static_cast<float>(dim)));
+      mixers.l2_normalize(k + row, dim, c.rms_eps, 1);
+    }
+    for (size_t i = 0; i < v_heads.size(); ++i) {
+      const int head = v_heads[i];
+      for (int t = 0; t < count; ++t) {
+        const float* row = scratch.proj + static_cast<size_t>(first + t) * scratch.proj_width;
+        convolve(first + t, at.v[head], 2 * c.key_dim() + head * dim, v + static_cast<size_t>(t) * dim);
+        decay[t] = std::exp(softplus(row[at.alpha[head]] + w.dt[head]) * w.a[head]);
+        beta[t] = 1 / (1 + std::exp(-row[at.beta[head]]));
+      }
+      const int after = i + 1 < v_heads.size() ? v_heads[i + 1] : next_head;
+      const float* next = n == 1 && after >= 0 ? delta.matrix(index, after) : nullptr;
+      mixers.delta_rule(delta.matrix(index, head), {count, q, k, v, decay, beta, o}, dim, next);
+      for (int t = 0; t < count; ++t) {
+        mixers.gated_norm(o + static_cast<size_t>(t) * dim, w.norm.data(),
+                          scratch.proj + static_cast<size_t>(first + t) * scratch.proj_width + at.z[head],
+                          c.rms_eps, dim,
+                          scratch.core + static_cast<size_t>(first + t) * scratch.core_width +
+                              static_cast<size_t>(head) * dim);
+      }
     }
   }
+}
 
-  // The chunk's last inputs become the history; of a short chunk some of the old ones stay.
-  const auto remember = [&](int offset, int channel) {
-    for (int i = 0; i < taps - 1; ++i) {
-      const int from = n - (taps - 1) + i;
-      const float* input = from >= 0 ? scratch.proj + static_cast<size_t>(from) * scratch.proj_width + offset
-                                     : history + static_cast<size_t>(n + i) * conv_dim + channel;
-      std::copy(input, input + dim, history + static_cast<size_t>(i) * conv_dim + channel);
+/// The chunk's last inputs of the convolution, for the tokens to come.
+void CpuRunner::Impl::remember_inputs(int layer, int n) {
+  const DeltaOffsets& at = delta_offsets[layer];
+  const model::Config& c = config;
+  const int dim = c.state_dim;
+  for (int t = std::max(0, n - (c.conv_kernel - 1)); t < n; ++t) {
+    const float* row = scratch.proj + static_cast<size_t>(t) * scratch.proj_width;
+    float* to = delta.input(index_in_kind[layer], position + t);
+    for (const std::vector<int>* offsets : {&at.q, &at.k, &at.v}) {
+      for (const int offset : *offsets) to = std::copy_n(row + offset, dim, to);
     }
-  };
-  remember(at.q[k_head], q_channel);
-  remember(at.k[k_head], k_channel);
-  for (const int head : at.v_heads[k_head]) remember(at.v[head], v_channel(head));
+  }
 }
 
 }  // namespace redlite::cpu

@@ -13,6 +13,7 @@
 #define HWY_TARGET_INCLUDE "cpu/mixer_kernels.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 // After it:
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "cpu/kernels/exp-inl.h"
@@ -246,60 +247,79 @@ void l2_normalize(float* x, int n, float eps, float scale) {
   for (; i < n; ++i) x[i] *= factor;
 }
 
-/// Columns [0, kStrip * kWidth) of `state`, `v` and `o`; row stride `dim`. A column needs no other one, so a
-/// strip goes through both passes while it lies in the first-level cache.
+/// Tokens of the delta rule for kStrip vectors of columns from `column` on. A column needs no other one. The
+/// rows are read once a token: while they are updated for one token, the next one's prediction is summed up.
 template <int kStrip>
-void delta_strip(float* state, const float* q, const float* k, const float* v, float decay, float beta,
-                 int dim, float* o) {
+void delta_strip(float* state, const DeltaTokens& tokens, int dim, int column, const float* next) {
   const D d;
-  V predicted[kStrip];
+  const size_t stride = static_cast<size_t>(dim);
+  V predicted[kStrip];  // S'k, to be decayed
   for (V& x : predicted) x = hn::Zero(d);
   for (int i = 0; i < dim; ++i) {
-    const float* row = state + static_cast<size_t>(i) * dim;
-    const V ki = hn::Set(d, k[i]);
+    const float* row = state + stride * i + column;
+    const V ki = hn::Set(d, tokens.k[i]);
     for (int c = 0; c < kStrip; ++c)
       predicted[c] = hn::MulAdd(hn::LoadU(d, row + c * kWidth), ki, predicted[c]);
   }
-  V delta[kStrip];
-  V out[kStrip];
-  for (int c = 0; c < kStrip; ++c) {
-    const V error = hn::NegMulAdd(predicted[c], hn::Set(d, decay), hn::LoadU(d, v + c * kWidth));
-    delta[c] = hn::Mul(error, hn::Set(d, beta));
-    out[c] = hn::Zero(d);
-  }
-  for (int i = 0; i < dim; ++i) {
-    float* row = state + static_cast<size_t>(i) * dim;
-    const V ki = hn::Set(d, k[i]);
-    const V qi = hn::Set(d, q[i]);
+  for (int t = 0; t < tokens.n; ++t) {
+    const float *q = tokens.q + stride * t, *k = tokens.k + stride * t;
+    const V decay = hn::Set(d, tokens.decay[t]);
+    V delta[kStrip], out[kStrip];
     for (int c = 0; c < kStrip; ++c) {
-      const V old = hn::Mul(hn::LoadU(d, row + c * kWidth), hn::Set(d, decay));
-      const V s = hn::MulAdd(delta[c], ki, old);
-      hn::StoreU(s, d, row + c * kWidth);
-      out[c] = hn::MulAdd(s, qi, out[c]);
+      const V v = hn::LoadU(d, tokens.v + stride * t + column + c * kWidth);
+      delta[c] = hn::Mul(hn::NegMulAdd(predicted[c], decay, v), hn::Set(d, tokens.beta[t]));
+      out[c] = predicted[c] = hn::Zero(d);
     }
+    const auto update = [&](int i, int c) HWY_ATTR {
+      float* at = state + stride * i + column + c * kWidth;
+      const V s = hn::MulAdd(delta[c], hn::Set(d, k[i]), hn::Mul(hn::LoadU(d, at), decay));
+      hn::StoreU(s, d, at);
+      out[c] = hn::MulAdd(s, hn::Set(d, q[i]), out[c]);
+      return s;
+    };
+    if (t + 1 < tokens.n) {
+      for (int i = 0; i < dim; ++i) {
+        const V next_k = hn::Set(d, k[stride + i]);
+        for (int c = 0; c < kStrip; ++c) predicted[c] = hn::MulAdd(update(i, c), next_k, predicted[c]);
+      }
+    } else {
+      for (int i = 0; i < dim; ++i) {
+        for (int c = 0; c < kStrip; ++c) update(i, c);
+        if (next == nullptr) continue;
+        for (int c = 0; c < kStrip * kWidth; c += 16) hwy::Prefetch(next + stride * i + column + c);
+      }
+    }
+    for (int c = 0; c < kStrip; ++c) hn::StoreU(out[c], d, tokens.o + stride * t + column + c * kWidth);
   }
-  for (int c = 0; c < kStrip; ++c) hn::StoreU(out[c], d, o + c * kWidth);
 }
 
-void delta_step(float* state, const float* q, const float* k, const float* v, float decay, float beta,
-                int dim, float* o) {
+void delta_rule(float* state, const DeltaTokens& tokens, int dim, const float* next) {
+  // One token streams whole rows from memory as far as registers suffice; several go through a strip while it
+  // lies in the first-level cache.
+  constexpr int kWide = HWY_TARGET == HWY_AVX2 ? 4 : 8;
   int j = 0;
-  for (; j + 4 * kWidth <= dim; j += 4 * kWidth)
-    delta_strip<4>(state + j, q, k, v + j, decay, beta, dim, o + j);
-  for (; j + kWidth <= dim; j += kWidth) delta_strip<1>(state + j, q, k, v + j, decay, beta, dim, o + j);
+  if (tokens.n == 1) {
+    for (; j + kWide * kWidth <= dim; j += kWide * kWidth) delta_strip<kWide>(state, tokens, dim, j, next);
+  }
+  for (; j + 4 * kWidth <= dim; j += 4 * kWidth) delta_strip<4>(state, tokens, dim, j, next);
+  for (; j + kWidth <= dim; j += kWidth) delta_strip<1>(state, tokens, dim, j, next);
   for (; j < dim; ++j) {
-    float* column = state + j;
-    float predicted = 0;
-    for (int i = 0; i < dim; ++i)
-      predicted = std::fmaf(column[static_cast<size_t>(i) * dim], k[i], predicted);
-    const float delta = std::fmaf(-predicted, decay, v[j]) * beta;
-    float out = 0;
-    for (int i = 0; i < dim; ++i) {
-      float& s = column[static_cast<size_t>(i) * dim];
-      s = std::fmaf(delta, k[i], s * decay);
-      out = std::fmaf(s, q[i], out);
+    for (int t = 0; t < tokens.n; ++t) {
+      const size_t at = static_cast<size_t>(t) * static_cast<size_t>(dim);
+      const float *q = tokens.q + at, *k = tokens.k + at;
+      float* column = state + j;
+      float predicted = 0;
+      for (int i = 0; i < dim; ++i)
+        predicted = std::fmaf(column[static_cast<size_t>(i) * dim], k[i], predicted);
+      const float delta = std::fmaf(-predicted, tokens.decay[t], tokens.v[at + j]) * tokens.beta[t];
+      float out = 0;
+      for (int i = 0; i < dim; ++i) {
+        float& s = column[static_cast<size_t>(i) * dim];
+        s = std::fmaf(delta, k[i], s * tokens.decay[t]);
+        out = std::fmaf(s, q[i], out);
+      }
+      tokens.o[at + j] = out;
     }
-    o[j] = out;
   }
 }
 
@@ -342,7 +362,7 @@ const MixerKernels kMixerKernels = {
     merge,
     conv_silu,
     l2_normalize,
-    delta_step,
+    delta_rule,
     gated_norm,
     gate,
     add_scaled};

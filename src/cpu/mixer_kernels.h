@@ -29,6 +29,17 @@ struct AttendResult {
   float* o;    ///< [group][head_dim] of exp(score - max) * V
 };
 
+/// Consecutive tokens of a DeltaNet head.
+struct DeltaTokens {
+  int n;
+  const float* q;      ///< [n][dim]
+  const float* k;      ///< [n][dim]
+  const float* v;      ///< [n][dim]
+  const float* decay;  ///< [n]
+  const float* beta;   ///< [n]
+  float* o;            ///< [n][dim], written
+};
+
 /// What attention and DeltaNet compute beside their matrix products, in one instruction set. All functions
 /// are pure and thread-safe; sizes are any positive ones. The bits are the same in every instruction set:
 /// sums along a row are taken in 16 lanes and folded as kernels/layout.h defines, sums over positions and
@@ -48,10 +59,10 @@ struct MixerKernels {
   /// x *= scale / sqrt(sum(x^2) + eps)
   void (*l2_normalize)(float* x, int n, float eps, float scale);
 
-  /// One token of the gated delta rule for one head; state is S[dim][dim], rows along k, columns along v:
-  /// S *= decay; S += k (beta * (v - S'k))'; o = S'q.
-  void (*delta_step)(float* state, const float* q, const float* k, const float* v, float decay, float beta,
-                     int dim, float* o);
+  /// The gated delta rule for some tokens of one head; state is S[dim][dim], rows along k, columns along v:
+  /// for each token S *= decay; S += k (beta * (v - S'k))'; o = S'q. The bits do not depend on how tokens are
+  /// divided between calls. `next` is a state that the caller will need soon, or nullptr.
+  void (*delta_rule)(float* state, const DeltaTokens& tokens, int dim, const float* next);
 
   /// y[i] = x[i] / rms(x) * weight[i] * silu(gate[i])
   void (*gated_norm)(const float* x, const float* weight, const float* gate, float eps, int n, float* y);

@@ -89,21 +89,24 @@ void l2_normalize(float* x, int n, float eps, float scale) {
   for (int i = 0; i < n; ++i) x[i] *= factor;
 }
 
-void delta_step(float* state, const float* q, const float* k, const float* v, float decay, float beta,
-                int dim, float* o) {
-  for (int j = 0; j < dim; ++j) {
-    float* column = state + j;
-    float predicted = 0;  // S'k, to be decayed
-    for (int i = 0; i < dim; ++i)
-      predicted = std::fmaf(column[static_cast<size_t>(i) * dim], k[i], predicted);
-    const float delta = std::fmaf(-predicted, decay, v[j]) * beta;
-    float sum = 0;
-    for (int i = 0; i < dim; ++i) {
-      float& s = column[static_cast<size_t>(i) * dim];
-      s = std::fmaf(delta, k[i], s * decay);
-      sum = std::fmaf(s, q[i], sum);
+void delta_rule(float* state, const DeltaTokens& tokens, int dim, const float*) {
+  for (int t = 0; t < tokens.n; ++t) {
+    const size_t at = static_cast<size_t>(t) * static_cast<size_t>(dim);
+    const float *q = tokens.q + at, *k = tokens.k + at;
+    for (int j = 0; j < dim; ++j) {
+      float* column = state + j;
+      float predicted = 0;  // S'k, to be decayed
+      for (int i = 0; i < dim; ++i)
+        predicted = std::fmaf(column[static_cast<size_t>(i) * dim], k[i], predicted);
+      const float delta = std::fmaf(-predicted, tokens.decay[t], tokens.v[at + j]) * tokens.beta[t];
+      float sum = 0;
+      for (int i = 0; i < dim; ++i) {
+        float& s = column[static_cast<size_t>(i) * dim];
+        s = std::fmaf(delta, k[i], s * tokens.decay[t]);
+        sum = std::fmaf(s, q[i], sum);
+      }
+      tokens.o[at + j] = sum;
     }
-    o[j] = sum;
   }
 }
 
@@ -123,6 +126,6 @@ void add_scaled(const float* x, float scale, int n, float* y) {
 }  // namespace
 
 const MixerKernels kScalarMixerKernels = {"scalar",   attend,     merge, conv_silu, l2_normalize,
-                                          delta_step, gated_norm, gate,  add_scaled};
+                                          delta_rule, gated_norm, gate,  add_scaled};
 
 }  // namespace redlite::cpu

@@ -87,8 +87,9 @@ struct CpuRunner::Impl {
   void append_kv(const model::AttentionWeights& w, int index, int n);
   void attend_token(int index);
   void attend_chunk(int index, int n);
-  void delta_head(int index, int k_head, int n, const model::DeltaNetWeights& w, const DeltaOffsets& at,
-                  const float* conv_weights, float* scratch_row);
+  void delta_heads(int layer, int k_head, std::span<const int> v_heads, int next_head, int n,
+                   float* thread_scratch);
+  void remember_inputs(int layer, int n);
   static model::Matrix predictor_shape(const model::Matrix& router);
   model::Matrix predictor_of(int layer);
   void predict_experts(int n);
@@ -132,6 +133,7 @@ struct CpuRunner::Impl {
   KvCache kv;
   DeltaState delta;
   Scratch scratch;
+  WeightPages weight_pages;
   Routing routing;
 
   // Prepared when the runner is made.

@@ -21,9 +21,10 @@ Scratch::Scratch(const model::Config& c, int batch_, Plan) : batch(batch_) {
       std::max(q_width + 2 * c.n_kv_heads * c.head_dim, c.conv_dim() + c.value_dim() + 2 * c.n_v_heads);
   core_width = std::max(c.n_heads * c.head_dim, c.value_dim());
   pair_rows = std::max(batch, std::min(batch * c.n_experts_used, kPairRows));
-  // A DeltaNet head's q, k, v and o; an attention tile's softmax and one block's result.
+  // A DeltaNet head's q, k, v, o and two gates; an attention tile's softmax and one block's result.
   const int group = c.n_kv_heads > 0 ? c.n_heads / c.n_kv_heads : 0;
-  thread_width = std::max(4 * c.state_dim, 2 * kAttendTokens * group + group * (c.head_dim + 2));
+  thread_width =
+      std::max(kDeltaTokens * (4 * c.state_dim + 2), 2 * kAttendTokens * group + group * (c.head_dim + 2));
 }
 
 Scratch::Scratch(const model::Config& config, int batch_, int threads) : Scratch(config, batch_, Plan()) {

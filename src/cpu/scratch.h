@@ -63,5 +63,7 @@ inline constexpr int kAttendBlocks = 32;
 inline constexpr int kPredictTokens = 256;
 /// Tokens of a chunk that attend to a block of positions while it is in the cache.
 inline constexpr int kAttendTokens = 8;
+/// Tokens of a chunk that a DeltaNet head goes through at once.
+inline constexpr int kDeltaTokens = 32;
 
 }  // namespace redlite::cpu

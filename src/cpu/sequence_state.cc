@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "base/huge_pages.h"
 
 namespace redlite::cpu {
 namespace {
@@ -36,6 +37,7 @@ KvCache::KvCache(const model::Config& config, KvType type, int capacity)
          bytes_ >> 20, capacity, std::strerror(errno));
   }
   data_ = static_cast<std::byte*>(mapping);
+  advise_huge_pages(data_, bytes_);
 }
 
 KvCache::~KvCache() {
@@ -65,10 +67,12 @@ void KvCache::store(int index, int head, int position, const float* k, const flo
 }
 
 DeltaState::DeltaState(const model::Config& config)
-    : history_size_(static_cast<size_t>(std::max(config.conv_kernel - 1, 0)) * config.conv_dim()),
+    : taps_before_(std::max(config.conv_kernel - 1, 0)),
+      conv_dim_(static_cast<size_t>(config.conv_dim())),
+      history_size_(static_cast<size_t>(taps_before_) * conv_dim_),
       matrix_size_(static_cast<size_t>(config.state_dim) * config.state_dim),
       layer_size_(history_size_ + matrix_size_ * config.n_v_heads),
-      values_(layer_size_ * count(config, model::LayerKind::DeltaNet)) {}
+      values_(layer_size_ * count(config, model::LayerKind::DeltaNet), "DeltaNet states") {}
 
 uint64_t DeltaState::bytes_needed(const model::Config& config) {
   const uint64_t history = static_cast<uint64_t>(std::max(config.conv_kernel - 1, 0)) * config.conv_dim();
@@ -77,7 +81,7 @@ uint64_t DeltaState::bytes_needed(const model::Config& config) {
 }
 
 void DeltaState::reset() {
-  std::fill(values_.begin(), values_.end(), 0.0f);
+  std::ranges::fill(values_.span(), 0.0f);
 }
 
 }  // namespace redlite::cpu

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/huge_pages.h"
 #include "cpu/cpu_runner.h"
 #include "model/config.h"
 
@@ -45,21 +46,28 @@ class DeltaState {
 
   void reset();
   /// All of it, to be restored later.
-  std::vector<float> copy() const { return {values_.begin(), values_.end()}; }
-  void restore(const std::vector<float>& copy) { std::copy(copy.begin(), copy.end(), values_.begin()); }
-  /// The last conv_kernel - 1 inputs of the convolution, oldest first: [conv_kernel - 1][conv_dim], channels
-  /// in the order q, k, v. `index` counts DeltaNet layers.
-  float* history(int index) { return values_.data() + layer_size_ * index; }
+  std::vector<float> copy() const { return {values_.span().begin(), values_.span().end()}; }
+  void restore(const std::vector<float>& copy) { std::ranges::copy(copy, values_.span().begin()); }
+  /// Input of the convolution at one of the last conv_kernel - 1 positions, which share their memory in turn:
+  /// [conv_dim], channels in the order q, k, v. `index` counts DeltaNet layers; positions before 0 are zero.
+  float* input(int index, int position) {
+    const int place = (position + taps_before_) % taps_before_;
+    return layer(index) + static_cast<size_t>(place) * conv_dim_;
+  }
   /// S[state_dim][state_dim] of a V head, rows along k.
   float* matrix(int index, int v_head) {
-    return history(index) + history_size_ + matrix_size_ * static_cast<size_t>(v_head);
+    return layer(index) + history_size_ + matrix_size_ * static_cast<size_t>(v_head);
   }
 
  private:
+  float* layer(int index) { return values_.data() + layer_size_ * static_cast<size_t>(index); }
+
+  int taps_before_;  ///< conv_kernel - 1
+  size_t conv_dim_;
   size_t history_size_;
   size_t matrix_size_;
   size_t layer_size_;
-  std::vector<float> values_;
+  HugeFloats values_;
 };
 
 }  // namespace redlite::cpu

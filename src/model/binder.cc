@@ -58,6 +58,7 @@ const gguf::TensorInfo& Binder::take(const std::string& name, std::initializer_l
 Matrix Binder::matrix(const std::string& name, int64_t rows, int64_t cols) {
   const gguf::TensorInfo& tensor = take(name, {cols, rows});
   dense_bytes_ += tensor.bytes;
+  dense_.push_back(file_.data(tensor));
   return {file_.data(tensor).data(), tensor.type, static_cast<int>(rows), static_cast<int>(cols)};
 }
 
@@ -68,6 +69,7 @@ Vector Binder::vector(const std::string& name, int64_t size) {
 Vector Binder::table(const std::string& name, int64_t rows, int64_t cols) {
   const gguf::TensorInfo& tensor = take(name, {cols, rows});
   dense_bytes_ += tensor.bytes;
+  dense_.push_back(file_.data(tensor));
   Vector out(static_cast<size_t>(rows) * static_cast<size_t>(cols));
   quant::decode(tensor.type, file_.data(tensor).data(), out.data(), out.size());
   return out;

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "gguf/gguf.h"
 #include "model/weights.h"
@@ -23,6 +26,8 @@ class Binder {
   Vector table(const std::string& name, int64_t rows, int64_t cols);
   ExpertTensor experts(const std::string& name, int64_t rows, int64_t cols, int64_t n_experts);
 
+  /// The tensors handed out, the experts apart.
+  const std::vector<std::span<const std::byte>>& dense() const { return dense_; }
   /// Bytes in the file of the tensors handed out, the experts apart.
   uint64_t dense_bytes() const { return dense_bytes_; }
 
@@ -35,6 +40,7 @@ class Binder {
 
   const gguf::File& file_;
   std::set<std::string, std::less<>> taken_;
+  std::vector<std::span<const std::byte>> dense_;
   uint64_t dense_bytes_ = 0;
 };
 

@@ -3,16 +3,22 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/huge_pages.h"
 #include "model/architecture.h"
 
 namespace redlite::model {
 
 Model::Model(gguf::File file) : file_(std::move(file)), config_(read_config(file_)) {
+  // Before the first of them is touched. What has three dimensions is routed experts.
+  for (const gguf::TensorInfo& tensor : file_.tensors()) {
+    if (tensor.shape.size() < 3) advise_huge_pages(file_.data(tensor).data(), tensor.bytes);
+  }
   const Architecture& architecture = find_architecture(file_);
   Binder binder(file_);
   architecture.bind(binder, config_, weights_, experts_);
   const int blocks = Keys(file_, architecture.name).count("block_count");
   binder.refuse_unused(architecture.name, config_.n_layers, blocks);
+  dense_tensors_ = binder.dense();
   dense_bytes_ = binder.dense_bytes();
 }
 

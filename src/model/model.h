@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,8 @@ class Model {
   };
   Expert mapped_expert(int layer, int expert) const;
 
+  /// The bytes of every dense tensor, in no order; one that has two uses is there twice.
+  const std::vector<std::span<const std::byte>>& dense_tensors() const { return dense_tensors_; }
   uint64_t dense_bytes() const { return dense_bytes_; }  ///< of all dense tensors in the file, MTP apart
   uint64_t expert_bytes() const;                         ///< of all routed experts in the file, MTP apart
 
@@ -43,6 +47,7 @@ class Model {
   Config config_;
   Weights weights_;
   std::vector<ExpertLayer> experts_;
+  std::vector<std::span<const std::byte>> dense_tensors_;
   uint64_t dense_bytes_ = 0;
 };
 

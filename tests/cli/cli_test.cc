@@ -207,8 +207,8 @@ TEST(Cache, EverySwitchDoesWhatItSays) {
                                             c["prefetch_wasted"].get<int>());
   EXPECT_EQ(statistics({"--threads", "1"})["threads"], 1);
   EXPECT_EQ(statistics({"--kernels", "scalar"})["kernels"], "scalar");
-  const auto f32 = statistics({"--context", "4096"});
-  const auto f16 = statistics({"--context", "4096", "--kv", "f16"});
+  const auto f32 = statistics({"--context", "4096", "--kv", "f32"});
+  const auto f16 = statistics({"--context", "4096"});
   EXPECT_LT(f16["memory_budget_mib"]["state"], f32["memory_budget_mib"]["state"]);
   const auto small = statistics({"--batch", "1"});
   EXPECT_LT(small["memory_budget_mib"]["scratch"], f32["memory_budget_mib"]["scratch"]);

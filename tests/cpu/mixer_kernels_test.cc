@@ -108,18 +108,28 @@ TEST_P(MixerKernelsTest, MergedBlocksAreOneSoftmax) {
   }
 }
 
-TEST_P(MixerKernelsTest, DeltaStep) {
+/// Five tokens in calls of 1, 3 and 1.
+TEST_P(MixerKernelsTest, DeltaRule) {
+  constexpr int kTokens = 5;
   for (const int dim : kWidths) {
     const size_t n = static_cast<size_t>(dim);
     std::vector<float> expected_state = random_values(n * n, 4), actual_state = expected_state;
-    const std::vector<float> q = random_values(n, 5), k = random_values(n, 6, 0.1f), v = random_values(n, 7);
-    std::vector<float> expected(n), actual(n);
-    for (int step = 0; step < 3; ++step) {
-      plain.delta_step(expected_state.data(), q.data(), k.data(), v.data(), 0.9f, 0.7f, dim, expected.data());
-      tested().delta_step(actual_state.data(), q.data(), k.data(), v.data(), 0.9f, 0.7f, dim, actual.data());
-      EXPECT_EQ(actual, expected) << "o, dim " + std::to_string(dim);
-      EXPECT_EQ(actual_state, expected_state) << "state, dim " + std::to_string(dim);
-    }
+    const std::vector<float> q = random_values(kTokens * n, 5), k = random_values(kTokens * n, 6, 0.1f),
+                             v = random_values(kTokens * n, 7), decay = {0.9f, 0.5f, 0.99f, 1, 0.7f},
+                             beta = {0.7f, 0.1f, 0.5f, 0.9f, 0.3f};
+    std::vector<float> expected(kTokens * n), actual(kTokens * n);
+    const auto tokens = [&](int first, int count, std::vector<float>& o) {
+      const size_t at = static_cast<size_t>(first) * n;
+      return DeltaTokens{count,         q.data() + at,        k.data() + at,
+                         v.data() + at, decay.data() + first, beta.data() + first,
+                         o.data() + at};
+    };
+    plain.delta_rule(expected_state.data(), tokens(0, kTokens, expected), dim, nullptr);
+    tested().delta_rule(actual_state.data(), tokens(0, 1, actual), dim, expected_state.data());
+    tested().delta_rule(actual_state.data(), tokens(1, 3, actual), dim, nullptr);
+    tested().delta_rule(actual_state.data(), tokens(4, 1, actual), dim, nullptr);
+    EXPECT_EQ(actual, expected) << "o, dim " + std::to_string(dim);
+    EXPECT_EQ(actual_state, expected_state) << "state, dim " + std::to_string(dim);
   }
 }
 

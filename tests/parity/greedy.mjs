@@ -37,8 +37,8 @@ export async function checkGreedy(report, demo, folder) {
     // After an excused difference the comparison goes on from the judge's text.
     for (let done = 0; done < N_TOKENS;) {
       const start = [...prompt, ...expected.slice(0, done)];
-      const out = redlite('generate', demo, '--tokens', start.join(','), '--temp', '0', '--ignore-eos', '--print-ids',
-                          '-n', String(N_TOKENS - done));
+      const out = redlite('generate', demo, '--tokens', start.join(','), '--temp', '0', '--kv', 'f32', '--ignore-eos',
+                          '--print-ids', '-n', String(N_TOKENS - done));
       const ids = JSON.parse(out.trimEnd().split('\n').at(-1));
       const at = expected.slice(done).findIndex((token, i) => token !== ids[i]);
       if (at < 0) break;
