@@ -43,7 +43,7 @@ TEST(Svg, TextIsEscaped) {
   EXPECT_EQ(escape_xml("a<b> & \"c\""), "a&lt;b&gt; &amp; &quot;c&quot;");
   EXPECT_EQ(escape_xml("\x01\x1f tab\tend\x7f"), " tabend");
   EXPECT_EQ(escape_xml("\xc3\xa9 \xe2\x82\xac"), "\xc3\xa9 \xe2\x82\xac");
-  EXPECT_EQ(escape_xml("\xff\xc3("), "?" "?(");
+  EXPECT_EQ(escape_xml("\xff\xc3("), std::string("?") + "?(");
   EXPECT_EQ(escape_xml("\xe2\x82"), "??");
 }
 
