@@ -122,7 +122,8 @@ void draw(const SimulateCommand& c, const trace::Trace& trace, const std::vector
     auto curve = std::find_if(chart.curves.begin(), chart.curves.end(),
                               [&](const plot::Curve& other) { return other.name == name; });
     if (curve == chart.curves.end()) curve = chart.curves.insert(curve, {name, {}});
-    curve->points.push_back({static_cast<double>(row.setup.cache_bytes / kMiB), row.result.misses});
+    curve->points.push_back(
+        {static_cast<double>(row.setup.cache_bytes) / static_cast<double>(kMiB), row.result.misses});
   }
   const std::string svg = chart.svg();
   write_file_atomically(c.plot, std::as_bytes(std::span(svg)));
