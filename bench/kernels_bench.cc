@@ -105,17 +105,17 @@ void multiply(benchmark::State& state, const Kernels& kernels, quant::Type type,
     x = activations(kernels, tokens);
     y.assign(static_cast<size_t>(w.rows) * static_cast<size_t>(tokens), 0.0f);
   }
+  const int rows = w.rows / threads;
   for (auto _ : state) {  // the threads wait for each other here
-    const int first = w.rows / threads * state.thread_index();
-    kernels.multiply(w, first, first + w.rows / threads, x, 0, tokens, y.data(), static_cast<size_t>(w.rows));
+    const int first = rows * state.thread_index();
+    kernels.multiply(w, first, first + rows, x, 0, tokens, y.data(), static_cast<size_t>(w.rows));
     benchmark::ClobberMemory();
   }
-  const double read = static_cast<double>(state.iterations()) * static_cast<double>(w.rows / threads) *
-                      static_cast<double>(w.row_bytes());
+  const double passes = static_cast<double>(state.iterations()) * rows;  // over a row
+  const double read = passes * static_cast<double>(w.row_bytes());
   using benchmark::Counter;
   state.counters["GB/s"] = Counter(read / 1e9, Counter::kIsRate);
-  state.counters["GMAC/s"] = Counter(
-      static_cast<double>(state.iterations()) * (w.rows / threads) * kCols * tokens / 1e9, Counter::kIsRate);
+  state.counters["GMAC/s"] = Counter(passes * kCols * tokens / 1e9, Counter::kIsRate);
   if (state.thread_index() == 0) state.counters["floor_GB/s"] = floor / 1e9;
   state.counters["of_floor"] = Counter(read / floor, Counter::kIsRate);
 }
