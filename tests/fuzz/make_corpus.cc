@@ -299,7 +299,7 @@ void write_templates(const fs::path& folder) {
        "{% macro m(a, b='x') %}{{ a ~ b }}{{ caller() if caller }}{% endmacro %}"
        "{% macro n(a, b=1) %}{{ a }}{{ varargs }}{{ kwargs | tojson }}{{ n(a - 1) if a else '' }}{% endmacro "
        "%}"
-       "{% call n(2) %}in{% endcall %}{{ n(*[1, 2], **{'k': 3}) }}"},
+       "{% call m(2) %}in{% endcall %}{{ n(*[1, 2], **{'k': 3}) }}"},
       {"blocks",
        "{% set x | upper %}a{{ 1 }}{% endset %}{% filter indent(2, true) %}{{ x }}\nb{% endfilter %}"
        "{% with y = 2 %}{{ y }}{% endwith %}{% generation %}z{% endgeneration %}{# c #}{% raw %}{{ }}{% "

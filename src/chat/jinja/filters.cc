@@ -168,7 +168,7 @@ Value to_integer(Interpreter&, const Value& value, Arguments arguments) {
     if (!fits_integer(value.number())) raise("the number is too large for an integer");
     return static_cast<int64_t>(value.number());
   }
-  const Value otherwise = p.get(0) ? p.value(0) : Value(int64_t{0});
+  Value otherwise = p.get(0) ? p.value(0) : Value(int64_t{0});
   if (!value.text()) return otherwise;
   const int64_t base = p.integer(1, 10);
   if (base < 2 || base > 36) raise("int: the base {} is not supported", base);
