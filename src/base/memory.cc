@@ -127,4 +127,8 @@ uint64_t peak_resident_memory() {
 #endif
 }
 
+void reset_peak_resident_memory() {
+  std::ofstream("/proc/self/clear_refs") << 5;  // proc(5): resets VmHWM
+}
+
 }  // namespace redlite

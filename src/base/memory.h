@@ -16,6 +16,8 @@ std::optional<uint64_t> memory_limit();
 /// Resident memory of this process, now and at its peak; mapped files count as far as they were touched.
 uint64_t resident_memory();
 uint64_t peak_resident_memory();
+/// Starts the peak anew from what is resident now; does nothing where the system cannot (not Linux).
+void reset_peak_resident_memory();
 
 namespace detail {
 

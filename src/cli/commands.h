@@ -7,6 +7,7 @@ namespace redlite::cli {
 // One function for each subcommand, in the file of its name. It declares the options and sets a callback that
 // does the work; the callback throws Error (exit 1) or CLI::ParseError (exit 2, usage).
 
+void add_bench(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_info(CLI::App& app);
 void add_logits(CLI::App& app);

@@ -23,6 +23,10 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
   return CLI::IsMember(words).description("");
 }
 
+CLI::Validator cache_size() {
+  return CLI::Validator(check_cache_size, "");
+}
+
 void add_runner_options(CLI::App& command, RunnerOptions& options) {
   const char* group = "Engine";
   command.add_option("--backend", options.backend, "cpu, or reference: double precision, slow")
@@ -34,7 +38,7 @@ void add_runner_options(CLI::App& command, RunnerOptions& options) {
       .add_option("--cache-mib", options.cache_mib,
                   "memory for routed experts: MiB, full (all of them, mapped) or auto (what is free)")
       ->type_name("N|full|auto")
-      ->check(CLI::Validator(check_cache_size, ""))
+      ->check(cache_size())
       ->capture_default_str()
       ->group(group);
   command

@@ -18,6 +18,9 @@ CLI::Validator in_range(Number low, Number high) {
 /// Checks that a value is one of a few words, without cluttering the help.
 CLI::Validator one_of(const std::vector<std::string>& words);
 
+/// Checks that a value is a number of MiB, "full" or "auto".
+CLI::Validator cache_size();
+
 /// What every command that runs a model lets one choose.
 struct RunnerOptions {
   std::string backend = "cpu";

@@ -112,7 +112,7 @@ TEST(Usage, HelpNamesEveryCommand) {
   const Outcome help = redlite({"--help"});
   EXPECT_EQ(help.status, 0);
   for (const char* command :
-       {"generate", "logits", "parity", "tokenize", "info", "synth", "convert", "trace", "simulate"})
+       {"generate", "bench", "logits", "parity", "tokenize", "info", "synth", "convert", "trace", "simulate"})
     EXPECT_THAT(help.out, HasSubstr(command));
   EXPECT_EQ(redlite({"help"}).out, help.out);
   EXPECT_THAT(redlite({"help", "generate"}).out, HasSubstr("--cache-mib"));
