@@ -1,6 +1,7 @@
 #include "base/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <filesystem>
 #include <fstream>
@@ -65,6 +66,18 @@ TEST(Memory, OfThisProcess) {
   EXPECT_GE(peak_resident_memory(), before + 60 * kMiB);
   EXPECT_EQ(touched[kMiB], 1);
 }
+
+#ifdef __linux__
+TEST(Memory, ThePeakStartsAnew) {
+  void* const memory =
+      ::mmap(nullptr, 64 * kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ::munmap(memory, 64 * kMiB);
+  const uint64_t high = peak_resident_memory();
+  reset_peak_resident_memory();
+  EXPECT_LE(peak_resident_memory(), high - 32 * kMiB);
+}
+#endif
 
 }  // namespace
 }  // namespace redlite
