@@ -126,14 +126,13 @@ int64_t Bench::tokens_needed(const std::vector<Test>& tests, int repetitions) {
   return needed;
 }
 
-std::vector<Measurement> Bench::run(const Subject& subject, const std::vector<Test>& tests) {
+std::vector<Measurement> Bench::run(Subject& subject, const std::vector<Test>& tests) {
   RL_CHECK(!tests.empty());
   reach_depth(subject, tests.front().depth);
-  const std::unique_ptr<model::Mark> start = subject.runner.mark();
   std::vector<Measurement> all;
   if (const std::vector<Test> prefills = of_kind(tests, TestKind::Prefill); !prefills.empty()) {
     all = run_prefills(subject, prefills);
-    subject.runner.rewind(*start);
+    subject.runner.rewind(*subject.reached);
   }
   if (const std::vector<Test> decodes = of_kind(tests, TestKind::Decode); !decodes.empty()) {
     const std::vector<Measurement> some = run_decodes(subject, decodes);
@@ -142,13 +141,23 @@ std::vector<Measurement> Bench::run(const Subject& subject, const std::vector<Te
   return all;
 }
 
-void Bench::reach_depth(const Subject& subject, int depth) {
-  subject.runner.reset();
-  if (depth == 0) return;
-  watcher_.begin("reading", static_cast<uint64_t>(depth));
-  const ShowProgress progress(subject.runner, watcher_, 0);
-  subject.runner.forward(random_tokens(depth, subject.n_vocab, 1), LogitsFor::None);
-  watcher_.end();
+void Bench::reach_depth(Subject& subject, int depth) {
+  if (subject.reached != nullptr && subject.reached_depth <= depth) {
+    subject.runner.rewind(*subject.reached);
+  } else {
+    subject.runner.reset();
+    subject.reached_depth = 0;
+  }
+  const std::vector<Token> tokens = random_tokens(depth, subject.n_vocab, 1);
+  if (const auto rest = std::span(tokens).subspan(static_cast<size_t>(subject.reached_depth));
+      !rest.empty()) {
+    watcher_.begin("reading", rest.size());
+    const ShowProgress progress(subject.runner, watcher_, 0);
+    subject.runner.forward(rest, LogitsFor::None);
+    watcher_.end();
+  }
+  subject.reached = subject.runner.mark();
+  subject.reached_depth = depth;
 }
 
 std::vector<Measurement> Bench::run_prefills(const Subject& subject, const std::vector<Test>& tests) {

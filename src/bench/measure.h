@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +32,10 @@ struct Subject {
   model::Runner& runner;
   int n_vocab;
   const Traffic& traffic;
-  std::function<Counters()> counters;
+  std::function<Counters()> counters = {};
+  /// How far the text of the depths was read last, for Bench; nullptr: not at all.
+  std::unique_ptr<model::Mark> reached = nullptr;
+  int reached_depth = 0;
 };
 
 /// The repetitions of a test.
@@ -73,10 +77,11 @@ class Bench {
 
   /// Runs tests of one depth, the prefills first; the kinds' repetitions alternate with each other and with
   /// the rival.
-  std::vector<Measurement> run(const Subject& subject, const std::vector<Test>& tests);
+  std::vector<Measurement> run(Subject& subject, const std::vector<Test>& tests);
 
  private:
-  void reach_depth(const Subject& subject, int depth);
+  /// Goes on from the depth reached last, if that is not beyond.
+  void reach_depth(Subject& subject, int depth);
   const Text& text_of(const Subject& subject, int depth, int n);
   std::vector<Measurement> run_prefills(const Subject& subject, const std::vector<Test>& tests);
   std::vector<Measurement> run_decodes(const Subject& subject, const std::vector<Test>& tests);

@@ -149,7 +149,7 @@ class BenchRun {
     measure_disk(model, setting);
 
     const bench::Traffic traffic(model, options.kv == "f16" ? 2 : 4);
-    bench::Subject subject{*open.runner, model.config().n_vocab, traffic, {}};
+    bench::Subject subject{*open.runner, model.config().n_vocab, traffic};
     if (open.cpu) subject.counters = [&open] { return counters_of(*open.cpu); };
     const nlohmann::ordered_json about = bench::describe_run(model, machine::describe());
     for (const int at : c_.depth) {

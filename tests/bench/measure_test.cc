@@ -80,7 +80,11 @@ void PrintTo(const Diary::Entry& e, std::ostream* out) {
 class BenchTest : public ::testing::Test {
  protected:
   BenchTest() : file_(TinyModel("qwen3next")), model_(file_.path()), traffic_(model_, 4) {}
-  Subject subject(model::Runner& runner) { return {runner, TinyModel::kVocab, traffic_, {}}; }
+  Subject subject(model::Runner& runner) { return {runner, TinyModel::kVocab, traffic_}; }
+  std::vector<Measurement> run(Bench& bench, model::Runner& runner, const std::vector<Test>& tests) {
+    Subject tested = subject(runner);
+    return bench.run(tested, tests);
+  }
 
   TemporaryModel file_;
   model::Model model_;
@@ -94,7 +98,7 @@ constexpr Test kDecode{TestKind::Decode, 3, 20};
 TEST_F(BenchTest, ReadsTheDepthThenPromptsThereThenGoesOnThroughAText) {
   Diary runner(model_);
   Bench bench(2, nullptr, watcher_);
-  const std::vector<Measurement> measured = bench.run(subject(runner), {kDecode, kPrefill});
+  const std::vector<Measurement> measured = run(bench, runner, {kDecode, kPrefill});
   using E = Diary::Entry;
   std::vector<E> expected = {E{0, 20}, E{20, 8}, E{20, 8}, E{20, 8}};
   for (const int round : {0, 1}) {  // written, then timed
@@ -123,11 +127,25 @@ TEST_F(BenchTest, ReadsTheDepthThenPromptsThereThenGoesOnThroughAText) {
 TEST_F(BenchTest, ASecondRunnerDoesTheSameTestsOnTheSameTextAndGetsTheSameBits) {
   Diary first(model_), second(model_);
   Bench bench(2, nullptr, watcher_);
-  const std::vector<Measurement> a = bench.run(subject(first), {kPrefill, kDecode});
-  const std::vector<Measurement> b = bench.run(subject(second), {kPrefill, kDecode});
+  const std::vector<Measurement> a = run(bench, first, {kPrefill, kDecode});
+  const std::vector<Measurement> b = run(bench, second, {kPrefill, kDecode});
   EXPECT_EQ(second.entries.size(), first.entries.size() - 9) << "the text was there";
   for (const size_t i : {0, 1}) EXPECT_EQ(a[i].fingerprint, b[i].fingerprint);
   EXPECT_NE(a[0].fingerprint, a[1].fingerprint);
+}
+
+TEST_F(BenchTest, ADeeperPlaceIsReachedFromTheLast) {
+  Diary runner(model_), straight(model_);
+  Bench bench(1, nullptr, watcher_), other(1, nullptr, watcher_);
+  Subject tested = subject(runner);
+  bench.run(tested, {kPrefill, kDecode});
+  const size_t before = runner.entries.size();
+  const Test deeper{TestKind::Prefill, 8, 50};
+  const std::vector<Measurement> measured = bench.run(tested, {deeper});
+  EXPECT_EQ(runner.entries[before], (Diary::Entry{20, 30})) << "only the rest is read";
+  EXPECT_EQ(measured[0].fingerprint, run(other, straight, {deeper})[0].fingerprint);
+  bench.run(tested, {kPrefill});
+  EXPECT_EQ(runner.entries[before + 3], (Diary::Entry{0, 20})) << "back means from the start";
 }
 
 TEST_F(BenchTest, AWrongBitAnywhereFailsTheRun) {
@@ -137,7 +155,7 @@ TEST_F(BenchTest, AWrongBitAnywhereFailsTheRun) {
     Bench bench(2, nullptr, watcher_);
     EXPECT_THAT(
         [&] {
-          bench.run(subject(runner), {kPrefill, kDecode});
+          run(bench, runner, {kPrefill, kDecode});
         },
         ThrowsMessage<Error>(HasSubstr("decode 3 at 20, token")))
         << call;
@@ -147,15 +165,15 @@ TEST_F(BenchTest, AWrongBitAnywhereFailsTheRun) {
   Bench bench(2, nullptr, watcher_);
   EXPECT_THAT(
       [&] {
-        bench.run(subject(runner), {kPrefill, kDecode});
+        run(bench, runner, {kPrefill, kDecode});
       },
       ThrowsMessage<Error>(HasSubstr("prefill 8 at 20, prompt 1: the logits are not those")));
   // Another cache size that computes something else in a repetition that the warm-up does not repeat.
   Diary right(model_), wrong(model_);
   wrong.wrong_call = 2;
   Bench both(2, nullptr, watcher_);
-  both.run(subject(right), {kPrefill});
-  EXPECT_THAT([&] { both.run(subject(wrong), {kPrefill}); }, ThrowsMessage<Error>(HasSubstr("prompt 0")));
+  run(both, right, {kPrefill});
+  EXPECT_THAT([&] { run(both, wrong, {kPrefill}); }, ThrowsMessage<Error>(HasSubstr("prompt 0")));
 }
 
 TEST_F(BenchTest, CountsWhatTheRepetitionsDidAndNothingElse) {
@@ -179,13 +197,14 @@ TEST_F(BenchTest, TheRivalRunsAfterEachRepetitionOfTestsItHas) {
   Rival rival(R"(echo '[{"n_prompt": 0, "n_gen": 3, "n_depth": 20, "avg_ts": 5}]')");
   rival.warm_up({kDecode});
   Bench bench(2, &rival, watcher_);
-  bench.run(subject(runner), {kPrefill, kDecode});
+  run(bench, runner, {kPrefill, kDecode});
   EXPECT_THAT(rival.rates(kDecode), ElementsAre(5, 5));
 }
 
 TEST_F(BenchTest, SaysWhatItIsDoing) {
   Diary runner(model_);
-  Bench(2, nullptr, watcher_).run(subject(runner), {kPrefill, kDecode});
+  Bench bench(2, nullptr, watcher_);
+  run(bench, runner, {kPrefill, kDecode});
   EXPECT_THAT(watcher_.seen, ElementsAre("reading 20", "prefill 24", "writing text 9", "decode 9"));
 }
 
