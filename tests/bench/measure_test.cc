@@ -81,7 +81,7 @@ class BenchTest : public ::testing::Test {
  protected:
   BenchTest() : file_(TinyModel("qwen3next")), model_(file_.path()), traffic_(model_, 4) {}
   Subject subject(model::Runner& runner) { return {runner, TinyModel::kVocab, traffic_}; }
-  std::vector<Measurement> run(Bench& bench, model::Runner& runner, const std::vector<Test>& tests) {
+  std::vector<Measurement> run(Bench& bench, model::Runner& runner, const std::vector<bench::Test>& tests) {
     Subject tested = subject(runner);
     return bench.run(tested, tests);
   }
@@ -140,7 +140,7 @@ TEST_F(BenchTest, ADeeperPlaceIsReachedFromTheLast) {
   Subject tested = subject(runner);
   bench.run(tested, {kPrefill, kDecode});
   const size_t before = runner.entries.size();
-  const Test deeper{TestKind::Prefill, 8, 50};
+  const bench::Test deeper{TestKind::Prefill, 8, 50};
   const std::vector<Measurement> measured = bench.run(tested, {deeper});
   EXPECT_EQ(runner.entries[before], (Diary::Entry{20, 30})) << "only the rest is read";
   EXPECT_EQ(measured[0].fingerprint, run(other, straight, {deeper})[0].fingerprint);
