@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "gpu/device.h"
+#include "quant/type.h"
 
 namespace redlite::gpu {
 
@@ -17,6 +18,13 @@ struct Codebooks {
   uint16_t iq3_xxs[256];     ///< nibble: number of the level, 0 to 7
   uint16_t iq3_s[512];
 };
+
+/// True for the types whose units look up them.
+RL_HOST_DEVICE constexpr bool has_codebook(quant::Type type) {
+  using quant::Type;
+  return type == Type::IQ2_XXS || type == Type::IQ2_XS || type == Type::IQ2_S || type == Type::IQ3_XXS ||
+         type == Type::IQ3_S || type == Type::IQ1_S || type == Type::IQ1_M;
+}
 
 /// Copies them to the device; done when the stream has come to it.
 Buffer upload_codebooks(Device& device, Stream& stream);

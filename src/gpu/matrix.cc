@@ -38,7 +38,8 @@ void matvec(Stream& stream, const DeviceInfo& device, quant::Type type, const Pl
   const bool plain = quant::info(type).block_values == 1;
   const auto n = static_cast<size_t>(w.cols);
   // As activations.h and dot.h lay them out.
-  const size_t shared = plain ? (n + 3) / 4 * 16 : (n + 63) / 64 * 4 * 24;
+  const size_t activations = plain ? (n + 3) / 4 * 16 : (n + 63) / 64 * 4 * 24;
+  const size_t shared = activations + (has_codebook(type) ? sizeof(Codebooks) : 0);
   const Shape shape{.grid = {static_cast<uint32_t>(blocks)},
                     .threads = kThreads,
                     .dynamic_shared = shared,

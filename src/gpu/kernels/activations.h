@@ -30,6 +30,34 @@ RL_DEVICE inline float rms_scale(const float* x, int n, float eps, float* scratc
   return simt::reciprocal_sqrt(block_sum(sum, scratch) / static_cast<float>(n) + eps);
 }
 
+/// A vector of at most kMost values (a multiple of 4, 16-byte aligned) in the registers of a block: thread t
+/// has words t, t + 256, ... of four values. All its loads are under way at once.
+struct BlockVector {
+  static constexpr int kWords = 4;
+  static constexpr int kMost = kWords * kBlockThreads * 4;
+  static RL_HOST_DEVICE bool holds(int n) { return n <= kMost && n % 4 == 0; }
+
+  simt::F32x4 v[kWords];
+
+  RL_DEVICE void load(const float* x, int n) {
+    for (int k = 0; k < kWords; ++k) {
+      const int i = 4 * (simt::thread_index() + k * kBlockThreads);
+      v[k] = i < n ? *reinterpret_cast<const simt::F32x4*>(x + i) : simt::F32x4{};
+    }
+  }
+  /// Multiplies by 1 / sqrt(mean of the squares + eps) and by weight.
+  RL_DEVICE void rms_normalize(const BlockVector& weight, int n, float eps, float* scratch) {
+    float sum = 0;
+    for (int k = 0; k < kWords; ++k) {
+      for (int i = 0; i < 4; ++i) sum = simt::fma(v[k].v[i], v[k].v[i], sum);
+    }
+    const float scale = simt::reciprocal_sqrt(block_sum(sum, scratch) / static_cast<float>(n) + eps);
+    for (int k = 0; k < kWords; ++k) {
+      for (int i = 0; i < 4; ++i) v[k].v[i] = v[k].v[i] * scale * weight.v[k].v[i];
+    }
+  }
+};
+
 class QuantizedActivations {
  public:
   static RL_HOST_DEVICE size_t bytes(int n) { return static_cast<size_t>((n + 63) / 64 * 4) * 24; }
@@ -45,34 +73,17 @@ class QuantizedActivations {
   RL_DEVICE void fill(int n, Value value) {
     const int words = strips(n) * 4;
     for (int base = 0; base < words; base += kBlockThreads) {
-      // Four threads share a strip.
       const int word = base + simt::thread_index();
-      float v[4];
-      float largest = 0;
-      for (int i = 0; i < 4; ++i) {
-        v[i] = 4 * word + i < n ? value(4 * word + i) : 0.0f;
-        const float magnitude = v[i] < 0 ? -v[i] : v[i];
-        largest = largest < magnitude ? magnitude : largest;
-      }
-      largest = simt::warp_max<4>(largest);
-      const bool zero = largest < 0x1p-100f;
-      const float inverse = zero ? 0.0f : 127.0f / largest;
-      uint32_t packed = 0;
-      int sum = 0;
-      for (int i = 0; i < 4; ++i) {
-        const int q = simt::round_to_int(v[i] * inverse);
-        packed |= (static_cast<uint32_t>(q) & 0xffu) << (8 * i);
-        sum += q;
-      }
-      sum = simt::warp_sum<4>(sum);
-      if (word < words) {
-        q_[place(word / 4)].v[word % 4] = packed;
-        if (word % 4 == 0) {
-          const float scale = zero ? 0.0f : largest / 127.0f;
-          scale_[word / 4] = scale;
-          sum_[word / 4] = scale * static_cast<float>(sum);
-        }
-      }
+      simt::F32x4 v;
+      for (int i = 0; i < 4; ++i) v.v[i] = 4 * word + i < n ? value(4 * word + i) : 0.0f;
+      fill_word(word, words, v);
+    }
+  }
+  /// The same from registers.
+  RL_DEVICE void fill(int n, const BlockVector& x) {
+    const int words = strips(n) * 4;
+    for (int k = 0; k < BlockVector::kWords; ++k) {
+      if (k * kBlockThreads < words) fill_word(k * kBlockThreads + simt::thread_index(), words, x.v[k]);
     }
   }
 
@@ -82,6 +93,33 @@ class QuantizedActivations {
   RL_DEVICE float sum(int strip) const { return sum_[strip]; }
 
  private:
+  /// Four values; four neighbouring threads share a strip. Called by whole warps.
+  RL_DEVICE void fill_word(int word, int words, const simt::F32x4& x) {
+    float largest = 0;
+    for (int i = 0; i < 4; ++i) {
+      const float magnitude = x.v[i] < 0 ? -x.v[i] : x.v[i];
+      largest = largest < magnitude ? magnitude : largest;
+    }
+    largest = simt::warp_max<4>(largest);
+    const bool zero = largest < 0x1p-100f;
+    const float inverse = zero ? 0.0f : 127.0f / largest;
+    uint32_t packed = 0;
+    int sum = 0;
+    for (int i = 0; i < 4; ++i) {
+      const int q = simt::round_to_int(x.v[i] * inverse);
+      packed |= (static_cast<uint32_t>(q) & 0xffu) << (8 * i);
+      sum += q;
+    }
+    sum = simt::warp_sum<4>(sum);
+    if (word >= words) return;
+    q_[place(word / 4)].v[word % 4] = packed;
+    if (word % 4 == 0) {
+      const float scale = zero ? 0.0f : largest / 127.0f;
+      scale_[word / 4] = scale;
+      sum_[word / 4] = scale * static_cast<float>(sum);
+    }
+  }
+
   static RL_DEVICE int strips(int n) { return (n + 63) / 64 * 4; }
   /// Where a strip's integers lie: threads that read strip s of units of 1, 2 or 4 strips find them in
   /// different banks.

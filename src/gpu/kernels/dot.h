@@ -74,6 +74,12 @@ class FloatActivations {
   RL_DEVICE void fill(int n, Value value) {
     for (int i = simt::thread_index(); i < n; i += kBlockThreads) x_[i] = value(i);
   }
+  RL_DEVICE void fill(int n, const BlockVector& x) {
+    for (int k = 0; k < BlockVector::kWords; ++k) {
+      const int i = 4 * (simt::thread_index() + k * kBlockThreads);
+      if (i < n) *reinterpret_cast<simt::F32x4*>(x_ + i) = x.v[k];
+    }
+  }
   RL_DEVICE float operator[](int i) const { return x_[i]; }
 
  private:

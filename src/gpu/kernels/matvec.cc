@@ -32,14 +32,26 @@ RL_RUN void MatVec<T>::run(const Params& p, Shared& shared) {
   const int step = static_cast<int>(simt::grid_size().x) * kBlockWarps * rows_of_warp;
   const int in_warp = simt::lane_index() / lanes;
 
-  // The weights do not depend on earlier kernels: their way from memory begins before those have ended.
-  Row row(p.w, p.books, first + in_warp, lane, lanes);
+  // What does not depend on earlier kernels is on its way before those have ended: weights, codebooks, the
+  // norm's weights.
+  std::byte* memory = simt::dynamic_shared<std::byte>();
+  const Codebooks* books = stage_codebooks(T, p.books, memory + Row::Activations::bytes(p.w.cols));
+  Row row(p.w, books, first + in_warp, lane, lanes);
+  const int n = p.w.cols;
+  BlockVector norm{};
+  if (p.norm != nullptr && BlockVector::holds(n)) norm.load(p.norm, n);
   simt::let_next_start();
   if (simt::skipped(p.skip)) return;
 
-  const Input input{p.x, p.norm, p.norm == nullptr ? 1.0f : rms_scale(p.x, p.w.cols, p.eps, shared.sums)};
-  typename Row::Activations x(simt::dynamic_shared<std::byte>(), p.w.cols);
-  x.fill(p.w.cols, input);
+  typename Row::Activations x(memory, n);
+  if (BlockVector::holds(n)) {
+    BlockVector input;
+    input.load(p.x, n);
+    if (p.norm != nullptr) input.rms_normalize(norm, n, p.eps, shared.sums);
+    x.fill(n, input);
+  } else {
+    x.fill(n, Input{p.x, p.norm, p.norm == nullptr ? 1.0f : rms_scale(p.x, n, p.eps, shared.sums)});
+  }
   simt::sync_block();
 
   for (; first < p.w.rows; first += step) {

@@ -32,6 +32,31 @@ struct UnitValues {
 template <quant::Type T>
 struct Unit;
 
+/// Copies those that `type` needs to `memory` (sizeof(Codebooks), shared), with all threads of the block; a
+/// sync_block() comes before they are used. Look-ups through L1 were what the products waited for: it serves
+/// few lines at a time, shared memory 32 words.
+RL_DEVICE inline const Codebooks* stage_codebooks(quant::Type type, const Codebooks* from,
+                                                  std::byte* memory) {
+  using quant::Type;
+  if (!has_codebook(type)) return from;
+  auto* to = reinterpret_cast<Codebooks*>(memory);
+  const auto copy = [](auto& target, const auto& source) {
+    for (uint32_t i = static_cast<uint32_t>(simt::thread_index()); i < sizeof(target) / 16;
+         i += static_cast<uint32_t>(simt::block_threads())) {
+      reinterpret_cast<simt::U32x4*>(&target)[i] =
+          simt::load_cached(reinterpret_cast<const simt::U32x4*>(&source) + i);
+    }
+  };
+  if (type == Type::IQ2_XXS) copy(to->iq2_xxs, from->iq2_xxs);
+  if (type == Type::IQ2_XS) copy(to->iq2_xs, from->iq2_xs);
+  if (type == Type::IQ2_XXS || type == Type::IQ2_XS) copy(to->even_signs, from->even_signs);
+  if (type == Type::IQ2_S) copy(to->iq2_s, from->iq2_s);
+  if (type == Type::IQ3_XXS) copy(to->iq3_xxs, from->iq3_xxs);
+  if (type == Type::IQ3_S) copy(to->iq3_s, from->iq3_s);
+  if (type == Type::IQ1_S || type == Type::IQ1_M) copy(to->iq1, from->iq1);
+  return to;
+}
+
 namespace detail {
 
 using simt::permute_bytes;
@@ -502,8 +527,8 @@ struct Unit<quant::Type::IQ2_XXS> {
     for (int h = 0; h < 2; ++h) {
       const uint32_t index = qs.v[2 * h], signs = qs.v[2 * h + 1];
       for (int e = 0; e < 4; ++e) {
-        const uint32_t code = simt::load_cached(&books->iq2_xxs[(index >> (8 * e)) & 255u]);
-        const uint32_t sign = simt::load_cached(&books->even_signs[(signs >> (7 * e)) & 127u]);
+        const uint32_t code = books->iq2_xxs[(index >> (8 * e)) & 255u];
+        const uint32_t sign = books->even_signs[(signs >> (7 * e)) & 127u];
         detail::put_iq2(code | sign, out.q + 8 * h + 2 * e);
       }
       out.scale[2 * h] = out.scale[2 * h + 1] = scale * (0.5f + static_cast<float>(signs >> 28)) * 0.25f;
@@ -525,9 +550,7 @@ struct Unit<quant::Type::IQ2_XS> {
   RL_DEVICE void unpack(const Codebooks* books, UnitValues<64>& out) const {
     for (int e = 0; e < 8; ++e) {
       const uint32_t entry = (qs.v[e / 2] >> (16 * (e % 2))) & 0xffffu;
-      detail::put_iq2(
-          simt::load_cached(&books->iq2_xs[entry & 511u]) | simt::load_cached(&books->even_signs[entry >> 9]),
-          out.q + 2 * e);
+      detail::put_iq2(books->iq2_xs[entry & 511u] | books->even_signs[entry >> 9], out.q + 2 * e);
     }
     detail::iq2_scales(d, scales, out);
   }
@@ -552,8 +575,7 @@ struct Unit<quant::Type::IQ2_S> {
       const uint32_t shift = static_cast<uint32_t>(8 * (e % 4));
       const uint32_t index =
           ((qs.v[e / 4] >> shift) & 255u) | (((static_cast<uint32_t>(qh) >> (2 * e)) & 3u) << 8);
-      detail::put_iq2(simt::load_cached(&books->iq2_s[index]) |
-                          detail::spread_to_nibbles((signs.v[e / 4] >> shift) & 255u),
+      detail::put_iq2(books->iq2_s[index] | detail::spread_to_nibbles((signs.v[e / 4] >> shift) & 255u),
                       out.q + 2 * e);
     }
     detail::iq2_scales(d, scales, out);
@@ -581,8 +603,8 @@ struct Unit<quant::Type::IQ3_XXS> {
       for (int e = 0; e < 8; ++e) {
         const uint32_t index = (qs.v[2 * h + e / 4] >> (8 * (e % 4))) & 255u;
         const uint32_t signs = detail::even_signs((word >> (7 * (e / 2))) & 127u) >> (4 * (e % 2));
-        out.q[8 * h + e] = detail::with_signs(
-            detail::permute_bytes(low, high, simt::load_cached(&books->iq3_xxs[index])), signs & 15u);
+        out.q[8 * h + e] =
+            detail::with_signs(detail::permute_bytes(low, high, books->iq3_xxs[index]), signs & 15u);
       }
       out.scale[2 * h] = out.scale[2 * h + 1] = scale * (0.5f + static_cast<float>(word >> 28)) * 0.5f;
     }
@@ -612,9 +634,8 @@ struct Unit<quant::Type::IQ3_S> {
       for (int e = 0; e < 8; ++e) {
         const uint32_t index = ((qs.v[2 * h + e / 4] >> (8 * (e % 4))) & 255u) |
                                (((static_cast<uint32_t>(qh) >> (8 * h + e)) & 1u) << 8);
-        out.q[8 * h + e] =
-            detail::with_signs(detail::permute_bytes(low, high, simt::load_cached(&books->iq3_s[index])),
-                               (signs.v[h] >> (4 * e)) & 15u);
+        out.q[8 * h + e] = detail::with_signs(detail::permute_bytes(low, high, books->iq3_s[index]),
+                                              (signs.v[h] >> (4 * e)) & 15u);
       }
       const uint32_t s = (static_cast<uint32_t>(scales) >> (4 * h)) & 15u;
       out.scale[2 * h] = out.scale[2 * h + 1] = scale * static_cast<float>(1 + 2 * s);
@@ -640,7 +661,7 @@ struct Unit<quant::Type::IQ1_S> {
       const uint32_t high = (qh >> (16 * h)) & 0xffffu;
       for (int e = 0; e < 4; ++e) {
         const uint32_t index = ((qs.v[h] >> (8 * e)) & 255u) | (((high >> (3 * e)) & 7u) << 8);
-        detail::put_iq1(simt::load_cached(&books->iq1[index]), (high >> 15) != 0, out.q + 8 * h + 2 * e);
+        detail::put_iq1(books->iq1[index], (high >> 15) != 0, out.q + 8 * h + 2 * e);
       }
       out.scale[2 * h] = out.scale[2 * h + 1] =
           scale * static_cast<float>(2 * ((high >> 12) & 7u) + 1) * 0.125f;
@@ -669,7 +690,7 @@ struct Unit<quant::Type::IQ1_M> {
     for (int e = 0; e < 8; ++e) {
       const uint32_t nibble = (qh >> (4 * e)) & 15u;
       const uint32_t index = ((qs.v[e / 4] >> (8 * (e % 4))) & 255u) | ((nibble & 7u) << 8);
-      detail::put_iq1(simt::load_cached(&books->iq1[index]), (nibble & 8u) != 0, out.q + 2 * e);
+      detail::put_iq1(books->iq1[index], (nibble & 8u) != 0, out.q + 2 * e);
     }
     for (int g = 0; g < 4; ++g) {
       out.scale[g] = d * static_cast<float>(2 * ((word >> (3 * g)) & 7u) + 1) * 0.125f;
