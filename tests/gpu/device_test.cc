@@ -62,7 +62,7 @@ struct Increment {
 
 /// Values of x after a graph of 20 such launches.
 std::vector<int> increments(uint64_t seed, bool too_soon) {
-  const auto device = open_emulator({.seed = seed});
+  const auto device = open_emulator({.seed = seed, .threads = 1});
   const auto stream = device->create_stream();
   std::vector<int> values(3 * 64);
   const Buffer x = device->allocate(values.size() * sizeof(int), "x");

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -87,10 +88,31 @@ struct Multiprocessor::Impl {
   }
 
   static void run_threads();
+  std::string describe_thread(const Lane& lane) const {
+    const Dim3& b = block.index;
+    return fmt::format("kernel {}, block ({}, {}, {}), thread {}", kernel->name, b.x, b.y, b.z, lane.thread);
+  }
   void run_warps();
   void leave_warp(Warp::State state);
   bool gather(const Site& site, void* operand);
 };
+
+namespace {
+
+/// Keeps what the running thread did wrong; abandon_launch() follows.
+void note_failure(const std::string& message) {
+  Multiprocessor::Impl& machine = *current_lane->warp->machine;
+  machine.failure = fmt::format("{}: {}", machine.describe_thread(*current_lane), message);
+}
+
+/// Leaves the fiber for good: nothing on it is unwound, so nothing on it may own memory.
+[[noreturn]] void abandon_launch() {
+  Lane* lane = current_lane;
+  lane->warp->machine->to_scheduler(nullptr, lane->fiber);
+  std::abort();  // the scheduler does not come back
+}
+
+}  // namespace
 
 /// A fiber's life: runs a thread, then the next of its warp on the same stack if that has not begun, and ends
 /// where control has to go elsewhere.
@@ -102,7 +124,8 @@ void Multiprocessor::Impl::run_threads() {
     machine.kernel->emulator.run(machine.params, machine.fixed_shared.data());
     lane->returned = true;
     if (warp.arrived != 0) {
-      stop_launch(fmt::format("returned while other threads of its warp wait at {}", describe(warp.site)));
+      note_failure(fmt::format("returned while other threads of its warp wait at {}", describe(warp.site)));
+      abandon_launch();
     }
     Lane* next = warp.next(lane);
     if (++warp.returned == kWarpSize) {
@@ -127,8 +150,9 @@ bool Multiprocessor::Impl::gather(const Site& site, void* operand) {
   if (warp.arrived == 0) {
     warp.site = site;
   } else if (!same(site, warp.site)) {
-    stop_launch(fmt::format("is at {} while other threads of its warp wait at {}", describe(site),
-                            describe(warp.site)));
+    note_failure(fmt::format("is at {} while other threads of its warp wait at {}", describe(site),
+                             describe(warp.site)));
+    abandon_launch();
   }
   warp.operands[lane->thread % kWarpSize] = operand;
   if (++warp.arrived == kWarpSize) {
@@ -137,8 +161,9 @@ bool Multiprocessor::Impl::gather(const Site& site, void* operand) {
   }
   Lane* next = warp.next(lane);
   if (next->returned) {
-    stop_launch(
+    note_failure(
         fmt::format("waits at {}, but thread {} of its warp has returned", describe(site), next->thread));
+    abandon_launch();
   }
   to_lane(next, &lane->context, lane->fiber);
   return false;
@@ -168,16 +193,6 @@ void Multiprocessor::Impl::leave_warp(Warp::State state) {
   lane->warp->state = state;
   lane->warp->first = lane;
   to_scheduler(&lane->context, lane->fiber);
-}
-
-void stop_launch(const std::string& message) {
-  Lane* lane = current_lane;
-  Multiprocessor::Impl& machine = *lane->warp->machine;
-  const Dim3& b = machine.block.index;
-  machine.failure = fmt::format("kernel {}, block ({}, {}, {}), thread {}: {}", machine.kernel->name, b.x,
-                                b.y, b.z, lane->thread, message);
-  machine.to_scheduler(nullptr, lane->fiber);
-  std::abort();  // the scheduler does not come back
 }
 
 /// Gives every warp its turn between barriers, until all have ended, one has failed, or (in a block that was

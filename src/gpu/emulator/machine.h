@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "gpu/kernel.h"
 
@@ -57,9 +56,6 @@ void block_barrier(const Site& site);
 
 /// simt::wait_for_previous() of a block that was started early: its warps stay here until finish_block().
 void wait_for_previous(const Site& site);
-
-/// Stops the launch with a message that names kernel, block and thread; does not return to the thread.
-[[noreturn]] void stop_launch(const std::string& message);
 
 /// Runs blocks of launches, one after another. One for each OS thread; not thread-safe.
 class Multiprocessor {
