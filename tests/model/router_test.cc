@@ -52,6 +52,16 @@ TEST(RouterLogit, TakesAnyLength) {
     EXPECT_EQ(router_logit(w.data(), x.data(), n), static_cast<float>(n * (n + 1) / 2));
 }
 
+TEST(RouterExp, IsCloseToTheExponential) {
+  EXPECT_EQ(router_exp(0), 1);
+  EXPECT_EQ(router_exp(-100), 0);
+  EXPECT_TRUE(std::isnan(router_exp(std::numeric_limits<float>::quiet_NaN())));
+  for (float x = 0; x > -87; x -= 0.0137f) {
+    const double exact = std::exp(static_cast<double>(x));
+    ASSERT_NEAR(router_exp(x), exact, 0x1p-22 * exact) << x;
+  }
+}
+
 TEST(SelectExperts, BestFirst) {
   EXPECT_THAT(select({0.1f, 3, -1, 2, 2.5f}, 3), ElementsAre(1, 4, 3));
   EXPECT_THAT(select({5}, 1), ElementsAre(0));
