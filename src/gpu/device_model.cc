@@ -1,0 +1,319 @@
+#include "gpu/device_model.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "gpu/kernels/repack.h"
+#include "quant/decode.h"
+
+namespace redlite::gpu {
+
+using model::LayerKind;
+using model::Matrix;
+
+namespace {
+
+// Bytes that wait on the device for being repacked.
+constexpr size_t kStaging = size_t{32} << 20;
+
+/// Where the parts of each V head lie in a token's projection: q | k | v | z | beta | alpha, or the older
+/// [q k v z] of each K head, then [beta alpha] of each.
+std::vector<DeltaHead> delta_heads(const model::Config& c, const model::DeltaNetWeights& w) {
+  std::vector<DeltaHead> heads(static_cast<size_t>(c.n_v_heads));
+  std::vector<bool> seen(static_cast<size_t>(c.n_k_heads));
+  const int dim = c.state_dim, per_k = c.n_v_heads / c.n_k_heads;
+  const int gates = c.conv_dim() + c.value_dim();
+  for (int v = 0; v < c.n_v_heads; ++v) {
+    DeltaHead& head = heads[static_cast<size_t>(v)];
+    const int k = c.k_head_of(v);
+    const int group = v / per_k, in_group = v % per_k;  // in whose part of the older layouts it lies
+    head.k_head = k;
+    if (w.qkv) {
+      head.q = k * dim;
+      head.k = c.key_dim() + k * dim;
+      head.v = 2 * c.key_dim() + v * dim;
+      head.z = c.conv_dim() + v * dim;
+    } else {
+      head.q = k * (2 + 2 * per_k) * dim;
+      head.k = head.q + dim;
+      head.v = group * (2 + 2 * per_k) * dim + (2 + in_group) * dim;
+      head.z = head.v + per_k * dim;
+    }
+    head.beta = gates + (w.beta ? v : 2 * group * per_k + in_group);
+    head.alpha = gates + (w.beta ? c.n_v_heads + v : (2 * group + 1) * per_k + in_group);
+    head.first_of_k_head = seen[static_cast<size_t>(k)] ? 0 : 1;
+    seen[static_cast<size_t>(k)] = true;
+  }
+  return heads;
+}
+
+/// Bytes of an expert's three matrices, one behind the other.
+size_t slot_bytes(const model::Model& model, int layer) {
+  const model::Model::Expert e = model.mapped_expert(layer, 0);
+  size_t bytes = 0;
+  for (const Matrix* m : {&e.gate, &e.up, &e.down}) bytes += plane_bytes(m->type, m->rows, m->cols);
+  return bytes;
+}
+
+/// The matrices of the expert in the slot that begins at `slot`.
+ExpertMatrices matrices_in(const model::Model& model, int layer, const std::byte* slot) {
+  const model::Model::Expert e = model.mapped_expert(layer, 0);
+  const auto next = [&](const Matrix& m) {
+    const DeviceMatrix out = device_matrix(m.type, m.rows, m.cols, slot);
+    slot += plane_bytes(m.type, m.rows, m.cols);
+    return out;
+  };
+  ExpertMatrices out;
+  out.gate = next(e.gate);
+  out.up = next(e.up);
+  out.down = next(e.down);
+  return out;
+}
+
+std::vector<float> transposed(std::span<const float> conv, int channels) {
+  std::vector<float> out(conv.size());
+  const size_t n = static_cast<size_t>(channels), taps = conv.size() / n;
+  for (size_t channel = 0; channel < n; ++channel)
+    for (size_t i = 0; i < taps; ++i) out[i * n + channel] = conv[channel * taps + i];
+  return out;
+}
+
+}  // namespace
+
+/// Brings weights to the device, one after another through a staging buffer.
+class DeviceModel::Upload {
+ public:
+  Upload(Device& device, Stream& stream)
+      : device_(device), stream_(stream), staging_(device.allocate(kStaging, "staging for the weights")) {}
+
+  template <typename T>
+  const T* values(Arena& arena, std::span<const T> from) {
+    T* to = arena.take<T>(from.size());
+    stream_.copy(to, from.data(), from.size_bytes());
+    stream_.synchronize();  // `from` need not live longer
+    return to;
+  }
+  const float* values(Arena& arena, const model::Vector& from) {
+    return values(arena, std::span<const float>(from));
+  }
+
+  /// To planes at `to`.
+  void matrix(const Matrix& from, std::byte* to) {
+    const PlaneFormat& format = plane_format(from.type);
+    const PlaneMatrix planes = plane_matrix(from.type, from.rows, from.cols, to);
+    const size_t block_bytes = static_cast<size_t>(format.block_bytes), blocks = from.bytes() / block_bytes;
+    // A multiple of 16 blocks, so that each piece begins at a multiple of 16 bytes in every plane.
+    const size_t piece = kStaging / (16 * block_bytes) * 16;
+    for (size_t first = 0; first < blocks; first += piece) {
+      const size_t n = std::min(piece, blocks - first);
+      stream_.copy(staging_.as(), from.data + first * block_bytes, n * block_bytes);
+      Repack::Params p{.format = format,
+                       .from = staging_.as(),
+                       .to = to,
+                       .plane = {},
+                       .blocks = static_cast<uint32_t>(n),
+                       .skip = nullptr};
+      for (int i = 0; i < format.n_planes; ++i) p.plane[i] = planes.plane[i] + first * format.planes[i].bytes;
+      const uint32_t tiles = p.blocks / static_cast<uint32_t>(Repack::tile_blocks(format)) + 1;
+      stream_.launch<Repack>(
+          {.grid = {std::min(tiles, 4 * static_cast<uint32_t>(device_.info().multiprocessors))},
+           .threads = kStepThreads},
+          p);
+    }
+  }
+
+  DeviceMatrix matrix(Arena& arena, const Matrix& from) {
+    std::byte* to = arena.take(plane_bytes(from.type, from.rows, from.cols));
+    matrix(from, to);
+    return device_matrix(from.type, from.rows, from.cols, to);
+  }
+
+  Projection projection(Arena& arena, std::initializer_list<const Matrix*> matrices) {
+    Projection out;
+    for (const Matrix* m : matrices) out.rows += m->rows;
+    // A row for each warp at least; more where every multiprocessor has two tiles all the same.
+    out.tile_rows = 32;
+    while (out.tile_rows > 8 && out.rows / out.tile_rows < 2 * device_.info().multiprocessors)
+      out.tile_rows /= 2;
+    int row = 0;
+    for (const Matrix* m : matrices) {
+      if (!*m) continue;
+      RL_CHECK(out.n_parts < kMaxProjectParts, "{} matrices", matrices.size());
+      out.parts[out.n_parts++] = {matrix(arena, *m), out.n_tiles, row};
+      out.n_tiles += (m->rows + out.tile_rows - 1) / out.tile_rows;
+      row += m->rows;
+    }
+    return out;
+  }
+
+  LayerExperts experts(Arena& dense, const model::Model& model, int layer) {
+    const model::Config& c = model.config();
+    const model::FfnWeights& w = model.weights().layers[static_cast<size_t>(layer)].ffn;
+    LayerExperts out{};
+    out.n_used = c.n_experts_used;
+    out.has_shared = c.shared_ff > 0;
+    if (out.has_shared) {
+      out.shared = {matrix(dense, w.shared_gate), matrix(dense, w.shared_up), matrix(dense, w.shared_down)};
+    }
+    out.slot_bytes = slot_bytes(model, layer);
+    return out;
+  }
+
+  /// All experts of a layer, one after another, to slots.
+  void fill(const model::Model& model, int layer, std::byte* slots) {
+    const size_t bytes = slot_bytes(model, layer);
+    for (int e = 0; e < model.config().n_experts; ++e)
+      expert(model, layer, e, slots + bytes * static_cast<size_t>(e));
+  }
+
+  /// The same to host memory, by way of the device, whose kernels make the planes.
+  void fill_host(const model::Model& model, int layer, std::byte* host) {
+    const size_t bytes = slot_bytes(model, layer), n = static_cast<size_t>(model.config().n_experts);
+    const size_t at_once = std::clamp<size_t>(kStaging / bytes, 1, n);
+    if (made_.bytes() < at_once * bytes) {
+      stream_.synchronize();
+      made_ = device_.allocate(at_once * bytes, "staging for the experts");
+    }
+    for (size_t first = 0; first < n; first += at_once) {
+      const size_t count = std::min(at_once, n - first);
+      for (size_t i = 0; i < count; ++i)
+        expert(model, layer, static_cast<int>(first + i), made_.as() + bytes * i);
+      stream_.copy(host + bytes * first, made_.as(), bytes * count);
+    }
+  }
+
+ private:
+  void expert(const model::Model& model, int layer, int number, std::byte* slot) {
+    const model::Model::Expert expert = model.mapped_expert(layer, number);
+    for (const Matrix* m : {&expert.gate, &expert.up, &expert.down}) {
+      matrix(*m, slot);
+      slot += plane_bytes(m->type, m->rows, m->cols);
+    }
+  }
+
+  Device& device_;
+  Stream& stream_;
+  Buffer staging_;
+  Buffer made_;  ///< experts on their way to host memory
+};
+
+uint64_t DeviceModel::expert_bytes(const model::Model& model) {
+  uint64_t bytes = 0;
+  for (int l = 0; l < model.config().n_layers; ++l)
+    bytes += slot_bytes(model, l) * static_cast<uint64_t>(model.config().n_experts);
+  return bytes;
+}
+
+uint64_t DeviceModel::least_cache_bytes(const model::Model& model) {
+  return expert_bytes(model) / static_cast<uint64_t>(model.config().n_experts) *
+         static_cast<uint64_t>(model.config().n_experts_used);
+}
+
+SlotStatistics DeviceModel::statistics(Stream& stream) const {
+  SlotStatistics out;
+  if (counters_ == nullptr) return out;
+  std::vector<uint64_t> counters(2 * layers_.size());
+  stream.copy(counters.data(), counters_, counters.size() * sizeof(uint64_t));
+  stream.synchronize();
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    out.hits += counters[2 * l];
+    out.misses += counters[2 * l + 1];
+    out.bytes_copied += counters[2 * l + 1] * layers_[l].experts.slot_bytes;
+  }
+  return out;
+}
+
+DeviceModel::DeviceModel(const model::Model& model, Device& device, Stream& stream,
+                         const ExpertPlacement& placement)
+    : residency_(placement.residency),
+      codebooks_(upload_codebooks(device, stream)),
+      dense_(device, "the dense weights"),
+      experts_(device, "the experts") {
+  const model::Config& c = model.config();
+  const model::Weights& w = model.weights();
+  Upload upload(device, stream);
+  if (residency_ == Residency::device) {
+    const size_t counters = 2 * static_cast<size_t>(c.n_layers);
+    counters_ = dense_.take<uint64_t>(counters);
+    stream.fill(counters_, 0, counters * sizeof(uint64_t));
+  }
+  for (int l = 0; l < c.n_layers; ++l) {
+    const model::LayerWeights& from = w.layers[static_cast<size_t>(l)];
+    DeviceLayer& to = layers_.emplace_back();
+    to.attn_norm = upload.values(dense_, from.attn_norm);
+    to.ffn_norm = upload.values(dense_, from.ffn_norm);
+    if (c.layers[static_cast<size_t>(l)] == LayerKind::Attention) {
+      const model::AttentionWeights& a = from.attention;
+      to.attention = {.qkv = upload.projection(dense_, {&a.q, &a.k, &a.v}),
+                      .output = upload.projection(dense_, {&a.output}),
+                      .q_norm = upload.values(dense_, a.q_norm),
+                      .k_norm = upload.values(dense_, a.k_norm)};
+    } else {
+      const model::DeltaNetWeights& d = from.delta;
+      to.delta = {.in = upload.projection(dense_, {&d.qkvz, &d.qkv, &d.z, &d.ba, &d.beta, &d.alpha}),
+                  .output = upload.projection(dense_, {&d.output}),
+                  .heads = upload.values(dense_, std::span<const DeltaHead>(delta_heads(c, d))),
+                  .conv = upload.values(dense_, transposed(d.conv, c.conv_dim())),
+                  .dt = upload.values(dense_, d.dt),
+                  .a = upload.values(dense_, d.a),
+                  .norm = upload.values(dense_, d.norm)};
+    }
+    // The router, and the shared expert's gate behind it, as F32.
+    std::vector<float> router;
+    for (const Matrix* m : {&from.ffn.router, &from.ffn.shared_gate_inp}) {
+      if (!*m) continue;
+      const size_t n = static_cast<size_t>(m->rows) * static_cast<size_t>(m->cols);
+      router.resize(router.size() + n);
+      quant::decode(m->type, m->data, &*(router.end() - static_cast<std::ptrdiff_t>(n)), n);
+    }
+    to.router = upload.values(dense_, router);
+    to.experts = upload.experts(dense_, model, l);
+    place_experts(model, l, device, stream, upload, placement);
+  }
+  output_norm_ = upload.values(dense_, w.output_norm);
+  output_ = upload.projection(dense_, {&w.output});
+  stream.synchronize();
+}
+
+void DeviceModel::place_experts(const model::Model& model, int l, Device& device, Stream& stream,
+                                Upload& upload, const ExpertPlacement& placement) {
+  const model::Config& c = model.config();
+  const size_t n_experts = static_cast<size_t>(c.n_experts), n_used = static_cast<size_t>(c.n_experts_used);
+  DeviceLayer& layer = layers_[static_cast<size_t>(l)];
+  const size_t bytes = layer.experts.slot_bytes;
+  if (residency_ == Residency::full) {
+    std::byte* slots = experts_.take(bytes * n_experts);
+    upload.fill(model, l, slots);
+    layer.experts.slot = matrices_in(model, l, slots);
+    return;
+  }
+  // The same part of every layer's experts.
+  const double part = static_cast<double>(placement.cache_bytes) / static_cast<double>(expert_bytes(model));
+  const size_t n_slots = std::min(n_experts, static_cast<size_t>(part * static_cast<double>(n_experts)));
+  if (n_slots < n_used) {
+    fail("an expert cache of {} MiB on the GPU is too small; the least for this model is {} MiB",
+         placement.cache_bytes >> 20, (least_cache_bytes(model) >> 20) + 1);
+  }
+  layer.experts.slot = matrices_in(model, l, experts_.take(bytes * n_slots));
+  host_.push_back(device.allocate_host(bytes * n_experts, "the experts in host memory"));
+  layer.host = host_.back().on_device();
+  upload.fill_host(model, l, host_.back().host());
+
+  SlotTable& table = layer.table;
+  table.n_slots = static_cast<int32_t>(n_slots);
+  table.slot_of = dense_.take<int32_t>(n_experts);
+  table.expert_of = dense_.take<int32_t>(n_slots);
+  table.last_used = dense_.take<uint32_t>(n_slots);
+  table.tick = dense_.take<uint32_t>(1);
+  table.n_copies = dense_.take<uint32_t>(1);
+  table.copies = dense_.take<SlotCopy>(n_used);
+  table.hits = counters_ + 2 * static_cast<size_t>(l);
+  table.misses = table.hits + 1;
+  stream.fill(table.slot_of, 0xff, n_experts * sizeof(int32_t));
+  stream.fill(table.expert_of, 0xff, n_slots * sizeof(int32_t));
+  stream.fill(table.last_used, 0, n_slots * sizeof(uint32_t));
+  stream.fill(table.tick, 0, sizeof(uint32_t));
+}
+
+}  // namespace redlite::gpu

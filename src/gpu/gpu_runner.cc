@@ -1,0 +1,428 @@
+#include "gpu/gpu_runner.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "gpu/device_model.h"
+#include "gpu/kernels/attend.h"
+#include "gpu/kernels/copy_experts.h"
+#include "gpu/kernels/embed.h"
+#include "gpu/kernels/route.h"
+#include "gpu/limits.h"
+#include "gpu/scratch.h"
+#include "gpu/sequence.h"
+#include "quant/decode.h"
+
+namespace redlite::gpu {
+
+using model::LayerKind;
+using model::LogitsFor;
+using model::Stage;
+using model::Token;
+
+struct GpuRunner::Impl {
+  Impl(const model::Model& m, std::unique_ptr<Device> d, const GpuOptions& options)
+      : model(m),
+        config(m.config()),
+        device(std::move(d)),
+        stream(device->create_stream()),
+        weights(m, *device, *stream, options.experts),
+        sequence(*device, config, choose_context(config, options.context), options.half_kv),
+        scratch(*device, config, choose_batch(options), sequence.capacity()) {
+    scratch.begin(*stream);
+    sequence.reset(*stream);
+    stream->synchronize();
+  }
+
+  /// With a cache tokens come one by one: the slots of one token's experts are all that a cache must have.
+  int choose_batch(const GpuOptions& options) const {
+    return weights.residency() == Residency::device ? 1 : std::min(options.batch, sequence.capacity());
+  }
+
+  /// Puts the kernels of a forward pass of n tokens into the stream; logits[n_logits][n_vocab] of the last
+  /// n_logits of them go to the host.
+  void encode(int n, int n_logits);
+  /// Runs it for the tokens.
+  void forward_chunk(std::span<const Token> tokens, int n_logits);
+
+  template <typename K>
+  void launch(Dim3 grid, size_t dynamic_shared, const typename K::Params& params) {
+    stream->launch<K>(
+        {.grid = grid, .threads = kStepThreads, .dynamic_shared = dynamic_shared, .early_start = true},
+        params);
+  }
+  void project(const ProjectInput& input, const Projection& matrices, int n, float* y, float* residual,
+               int y_stride);
+
+  bool tapped() const { return *tap != nullptr; }
+  void show(Stage stage, int layer, int width, int n, const float* values, int first = 0);
+  void show_route(int layer, int n);
+
+  const model::Model& model;
+  const model::Config& config;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> stream;
+  DeviceModel weights;
+  Sequence sequence;
+  Scratch scratch;
+  std::unique_ptr<Graph> decode;  ///< encode(1, 1), captured
+
+  int position = 0;
+  uint32_t flip = 0;  ///< Step::flip of the next pass
+  const model::Tap* tap = nullptr;
+  std::vector<float> logits;  ///< of the last call, where they are of several chunks
+};
+
+// The whole model for n tokens whose embeddings and Step the host has put in place.
+void GpuRunner::Impl::encode(int n, int n_logits) {
+  const model::Config& c = config;
+  const Scratch& s = scratch;
+  const uint32_t tokens = static_cast<uint32_t>(n);
+  const int n_embd = c.n_embd;
+  const Codebooks* books = weights.codebooks();
+  const bool cached = weights.residency() == Residency::device;
+  const int32_t* slots = cached ? s.slots : s.ids;  // of the selected experts
+
+  // x[n][n_embd], the residual; rope[n][rope_dims]
+  launch<Embed>({tokens}, 0,
+                {.host_step = s.host_step.on_device<Step>(),
+                 .host_x = s.host_x.on_device<float>(),
+                 .step = s.step,
+                 .x = s.x,
+                 .rope = s.rope,
+                 .rope_frequencies = s.rope_frequencies,
+                 .n_embd = n_embd,
+                 .rope_dims = c.rope_dims});
+  show(Stage::Embedding, -1, n_embd, n, s.x);
+
+  for (int l = 0; l < c.n_layers; ++l) {
+    const DeviceLayer& w = weights.layer(l);
+    float* const shown = tapped() ? s.shown : nullptr;
+    const ProjectInput mixer_input{.kind = ProjectInput::Kind::Norm,
+                                   .x = s.x,
+                                   .n = n_embd,
+                                   .weight = w.attn_norm,
+                                   .eps = c.rms_eps,
+                                   .shown = shown};
+    if (c.layers[static_cast<size_t>(l)] == LayerKind::Attention) {
+      const DeviceAttention& a = w.attention;
+      const int q_stride = c.head_dim * (c.gated_attention ? 2 : 1), group = c.n_heads / c.n_kv_heads;
+      const int k_offset = c.n_heads * q_stride, v_offset = k_offset + c.n_kv_heads * c.head_dim;
+
+      // proj[n][q (per head q, gate) | k | v]
+      project(mixer_input, a.qkv, n, s.proj, nullptr, s.proj_width);
+      show(Stage::MixerInput, l, n_embd, n, shown);
+
+      // keys and values appended; parts[n][n_heads][parts][head_dim]
+      launch<Attend>({static_cast<uint32_t>(c.n_kv_heads), static_cast<uint32_t>(s.attend_parts), tokens},
+                     Attend::dynamic_shared(group, c.head_dim),
+                     {.proj = s.proj,
+                      .q_norm = a.q_norm,
+                      .k_norm = a.k_norm,
+                      .rope = s.rope,
+                      .keys = sequence.keys(l),
+                      .values = sequence.values(l),
+                      .part_max = s.part_max,
+                      .part_sum = s.part_sum,
+                      .part_values = s.part_values,
+                      .step = s.step,
+                      .proj_stride = s.proj_width,
+                      .q_stride = q_stride,
+                      .k_offset = k_offset,
+                      .v_offset = v_offset,
+                      .capacity = sequence.capacity(),
+                      .head_dim = c.head_dim,
+                      .rope_dims = c.rope_dims,
+                      .group = group,
+                      .half_kv = sequence.half_kv(),
+                      .eps = c.rms_eps});
+      // core[n][n_heads][head_dim]
+      launch<AttendCombine>({static_cast<uint32_t>(c.n_heads), tokens}, 0,
+                            {.part_max = s.part_max,
+                             .part_sum = s.part_sum,
+                             .part_values = s.part_values,
+                             .gate = c.gated_attention ? s.proj + c.head_dim : nullptr,
+                             .core = s.core,
+                             .step = s.step,
+                             .max_parts = s.attend_parts,
+                             .gate_stride = s.proj_width,
+                             .gate_head_stride = q_stride,
+                             .core_stride = c.n_heads * c.head_dim,
+                             .head_dim = c.head_dim});
+      // x[n][n_embd] += output * core
+      project({.kind = ProjectInput::Kind::Plain, .x = s.core, .n = c.n_heads * c.head_dim}, a.output, n,
+              shown, s.x, n_embd);
+    } else {
+      const DeviceDeltaNet& d = w.delta;
+
+      // proj[n][q | k | v | z | beta | alpha], or as the file has them: DeltaHead
+      project(mixer_input, d.in, n, s.proj, nullptr, s.proj_width);
+      show(Stage::MixerInput, l, n_embd, n, shown);
+
+      // core[n][n_v_heads][state_dim]; states and histories advance
+      launch<DeltaStep>(DeltaStep::grid(c.n_v_heads, c.state_dim), 0,
+                        {.proj = s.proj,
+                         .heads = d.heads,
+                         .conv = d.conv,
+                         .dt = d.dt,
+                         .a = d.a,
+                         .history = sequence.history(l),
+                         .state = sequence.matrices(l),
+                         .core = s.core,
+                         .step = s.step,
+                         .proj_stride = s.proj_width,
+                         .core_stride = c.value_dim(),
+                         .n_tokens = n,
+                         .taps = c.conv_kernel,
+                         .conv_dim = c.conv_dim(),
+                         .key_dim = c.key_dim(),
+                         .dim = c.state_dim,
+                         .eps = c.rms_eps});
+      // x[n][n_embd] += output * (norm(core) * SiLU(z))
+      project({.kind = ProjectInput::Kind::GatedNorm,
+               .x = s.core,
+               .n = c.value_dim(),
+               .weight = d.norm,
+               .eps = c.rms_eps,
+               .dim = c.state_dim,
+               .proj = s.proj,
+               .heads = d.heads,
+               .proj_stride = s.proj_width},
+              d.output, n, shown, s.x, n_embd);
+    }
+    show(Stage::MixerOutput, l, n_embd, n, shown);
+
+    // h[n][n_embd], the experts' input; router[n][n_experts (+ 1)], ids and shares of the selected experts
+    const int n_rows = c.n_experts + (w.experts.has_shared ? 1 : 0);
+    launch<Route>({Route::blocks(n_rows), tokens}, Route::dynamic_shared(n_embd),
+                  {.x = s.x,
+                   .weight = w.ffn_norm,
+                   .router = w.router,
+                   .input = s.h,
+                   .logits = s.router,
+                   .ids = s.ids,
+                   .shares = s.shares,
+                   .slots = cached ? s.slots : nullptr,
+                   .table = w.table,
+                   .tickets = s.tickets,
+                   .eps = c.rms_eps,
+                   .scale = c.expert_weights_scale,
+                   .n = n_embd,
+                   .n_experts = c.n_experts,
+                   .n_used = c.n_experts_used,
+                   .n_rows = n_rows});
+    if (cached) {
+      launch<CopyExperts>({CopyExperts::kBlocks}, 0,
+                          {.n_copies = w.table.n_copies,
+                           .copies = w.table.copies,
+                           .from = w.host,
+                           .slots = const_cast<std::byte*>(w.experts.slot.gate.planes.data),
+                           .slot_bytes = w.experts.slot_bytes});
+    }
+    show(Stage::FfnInput, l, n_embd, n, s.h);
+    if (tapped()) show_route(l, n);
+
+    // hidden[n][n_all][ff] = SiLU(gate * h) . (up * h)
+    const uint32_t n_all = static_cast<uint32_t>(w.experts.n_all());
+    launch<ExpertsGateUp>({ExpertsGateUp::blocks(std::max(c.expert_ff, c.shared_ff)), n_all, tokens},
+                          activation_bytes(n_embd),
+                          {.experts = w.experts,
+                           .input = s.h,
+                           .slots = slots,
+                           .hidden = s.hidden,
+                           .codebooks = books,
+                           .hidden_stride = s.hidden_stride,
+                           .n = n_embd});
+    // x[n][n_embd] += sum of shares * (down * hidden)
+    launch<ExpertsDown>({ExpertsDown::blocks(n_embd), tokens}, n_all * activation_bytes(s.hidden_stride),
+                        {.experts = w.experts,
+                         .hidden = s.hidden,
+                         .slots = slots,
+                         .shares = s.shares,
+                         .residual = s.x,
+                         .shown = shown,
+                         .codebooks = books,
+                         .hidden_stride = s.hidden_stride,
+                         .n = n_embd});
+    show(Stage::FfnOutput, l, n_embd, n, shown);
+    show(Stage::LayerOutput, l, n_embd, n, s.x);
+  }
+
+  if (n_logits == 0) return;
+  // logits[n_logits][n_vocab] of the last tokens
+  const int first = n - n_logits;
+  float* const shown = tapped() ? s.shown : nullptr;
+  project({.kind = ProjectInput::Kind::Norm,
+           .x = s.x + static_cast<size_t>(first) * static_cast<size_t>(n_embd),
+           .n = n_embd,
+           .weight = weights.output_norm(),
+           .eps = c.rms_eps,
+           .shown = shown},
+          weights.output(), n_logits, s.logits, nullptr, c.n_vocab);
+  show(Stage::FinalNorm, -1, n_embd, n_logits, shown, first);
+  show(Stage::Logits, -1, c.n_vocab, n_logits, s.logits, first);
+  stream->copy(s.host_logits.host(), s.logits,
+               static_cast<size_t>(n_logits) * static_cast<size_t>(c.n_vocab) * sizeof(float));
+}
+
+/// y[n][y_stride] = matrices * input, residual[n][y_stride] += that; either may be nullptr.
+void GpuRunner::Impl::project(const ProjectInput& input, const Projection& matrices, int n, float* y,
+                              float* residual, int y_stride) {
+  Project::Params p{.input = input,
+                    .parts = {},
+                    .n_parts = matrices.n_parts,
+                    .n_tiles = matrices.n_tiles,
+                    .tile_rows = matrices.tile_rows,
+                    .y = y,
+                    .residual = residual,
+                    .y_stride = y_stride,
+                    .codebooks = weights.codebooks()};
+  std::copy_n(matrices.parts, matrices.n_parts, p.parts);
+  const int blocks = std::min(matrices.n_tiles, 3 * device->info().multiprocessors);
+  launch<Project>({static_cast<uint32_t>(blocks), static_cast<uint32_t>(n)}, activation_bytes(input.n), p);
+}
+
+/// Shows values[n][width] in device memory, of tokens from number `first` of the chunk on, to the tap.
+void GpuRunner::Impl::show(Stage stage, int layer, int width, int n, const float* values, int first) {
+  if (!tapped()) return;
+  std::vector<float> copy(static_cast<size_t>(n) * static_cast<size_t>(width));
+  stream->copy(copy.data(), values, copy.size() * sizeof(float));
+  stream->synchronize();
+  (*tap)(stage, layer, position + first, width, copy);
+}
+
+void GpuRunner::Impl::show_route(int layer, int n) {
+  const int used = config.n_experts_used, n_all = weights.layer(layer).experts.n_all();
+  const int n_rows = config.n_experts + n_all - used;
+  // Without what is the shared expert's.
+  const auto show_columns = [&](Stage stage, const float* values, int stride, int width) {
+    std::vector<float> all(static_cast<size_t>(n) * static_cast<size_t>(stride)), some;
+    stream->copy(all.data(), values, all.size() * sizeof(float));
+    stream->synchronize();
+    for (int t = 0; t < n; ++t) some.insert(some.end(), &all[t * stride], &all[t * stride] + width);
+    (*tap)(stage, layer, position, width, some);
+  };
+  show_columns(Stage::RouterLogits, scratch.router, n_rows, config.n_experts);
+  std::vector<int32_t> ids(static_cast<size_t>(n) * static_cast<size_t>(used));
+  stream->copy(ids.data(), scratch.ids, ids.size() * sizeof(int32_t));
+  stream->synchronize();
+  (*tap)(Stage::ExpertIds, layer, position, used, std::vector<float>(ids.begin(), ids.end()));
+  show_columns(Stage::ExpertWeights, scratch.shares, n_all, used);
+}
+
+void GpuRunner::Impl::forward_chunk(std::span<const Token> tokens, int n_logits) {
+  const int n = static_cast<int>(tokens.size());
+  const size_t n_embd = static_cast<size_t>(config.n_embd);
+  const model::Matrix& embd = model.weights().token_embd;
+  for (size_t t = 0; t < tokens.size(); ++t)
+    quant::decode(embd.type, embd.row(tokens[t]), scratch.host_x.host<float>() + t * n_embd, n_embd);
+  *scratch.host_step.host<Step>() = {position, flip};
+
+  if (n == 1 && n_logits == 1 && !tapped()) {
+    if (!decode) {
+      stream->begin_capture();
+      encode(1, 1);
+      decode = stream->end_capture();
+    }
+    stream->replay(*decode);
+  } else {
+    encode(n, n_logits);
+  }
+  stream->synchronize();
+  position += n;
+  flip ^= 1;
+}
+
+GpuRunner::GpuRunner(const model::Model& model, std::unique_ptr<Device> device, const GpuOptions& options) {
+  check_limits(model, options.batch);
+  impl_ = std::make_unique<Impl>(model, std::move(device), options);
+}
+GpuRunner::~GpuRunner() = default;
+
+std::span<const float> GpuRunner::forward(std::span<const Token> tokens, LogitsFor which) {
+  Impl& impl = *impl_;
+  const int n_vocab = impl.config.n_vocab;
+  if (tokens.size() > static_cast<size_t>(capacity() - impl.position)) {
+    fail("{} tokens after {} do not fit into a context of {}; use a larger context or a shorter text",
+         tokens.size(), impl.position, capacity());
+  }
+  for (const Token token : tokens) {
+    if (token < 0 || token >= n_vocab)
+      fail("token {} is outside the vocabulary: ids are 0 to {}", token, n_vocab - 1);
+  }
+  impl.tap = &tap_;
+  impl.logits.clear();
+  const size_t n = tokens.size(), batch = static_cast<size_t>(impl.scratch.batch);
+  for (size_t first = 0; first < n; first += batch) {
+    const std::span<const Token> chunk = tokens.subspan(first, std::min(batch, n - first));
+    const bool last = first + chunk.size() == n;
+    const size_t n_logits = which == LogitsFor::All ? chunk.size() : which == LogitsFor::Last && last ? 1 : 0;
+    impl.forward_chunk(chunk, static_cast<int>(n_logits));
+    const std::span<const float> rows(impl.scratch.host_logits.host<float>(),
+                                      n_logits * static_cast<size_t>(n_vocab));
+    if (progress_ && n > 1) progress_(static_cast<double>(first + chunk.size()));
+    if (first == 0 && last) return rows;
+    impl.logits.insert(impl.logits.end(), rows.begin(), rows.end());
+  }
+  return impl.logits;
+}
+
+int GpuRunner::position() const {
+  return impl_->position;
+}
+int GpuRunner::capacity() const {
+  return impl_->sequence.capacity();
+}
+
+void GpuRunner::reset() {
+  impl_->position = 0;
+  impl_->sequence.reset(*impl_->stream);
+  impl_->stream->synchronize();
+}
+
+namespace {
+
+struct GpuMark final : model::Mark {
+  int position = 0;
+  uint32_t flip = 0;
+  Buffer recurrent;
+};
+
+}  // namespace
+
+std::unique_ptr<model::Mark> GpuRunner::mark() const {
+  auto mark = std::make_unique<GpuMark>();
+  const Buffer& state = impl_->sequence.recurrent();
+  mark->position = impl_->position;
+  mark->flip = impl_->flip;
+  mark->recurrent = impl_->device->allocate(state.bytes(), "a copy of the DeltaNet states");
+  if (state.bytes() > 0) impl_->stream->copy(mark->recurrent.as(), state.as(), state.bytes());
+  impl_->stream->synchronize();
+  return mark;
+}
+
+void GpuRunner::rewind(const model::Mark& mark) {
+  const auto* place = dynamic_cast<const GpuMark*>(&mark);
+  RL_CHECK(place != nullptr && place->position <= impl_->position, "position {}", impl_->position);
+  const Buffer& state = impl_->sequence.recurrent();
+  if (state.bytes() > 0) impl_->stream->copy(state.as(), place->recurrent.as(), state.bytes());
+  impl_->stream->synchronize();
+  impl_->position = place->position;
+  impl_->flip = place->flip;
+}
+
+const Device& GpuRunner::device() const {
+  return *impl_->device;
+}
+Residency GpuRunner::residency() const {
+  return impl_->weights.residency();
+}
+SlotStatistics GpuRunner::slot_statistics() const {
+  return impl_->weights.statistics(*impl_->stream);
+}
+size_t GpuRunner::graph_kernels() const {
+  return impl_->decode ? impl_->decode->kernels() : 0;
+}
+
+}  // namespace redlite::gpu

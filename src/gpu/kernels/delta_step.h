@@ -1,0 +1,46 @@
+#pragma once
+
+#include "gpu/kernel.h"
+#include "gpu/kernels/step.h"
+
+namespace redlite::gpu {
+
+/// Where the parts of a V head of a DeltaNet layer lie in what is projected from one token.
+struct DeltaHead {
+  int32_t k_head;
+  int32_t q, k, v, z, beta, alpha;
+  int32_t first_of_k_head;  ///< 1 for one V head of each K head
+};
+
+/// Gated DeltaNet between its projections, for consecutive tokens: convolution and SiLU, L2 norm of q and k,
+/// update of the recurrent state and what it answers. The columns of a head's state do not depend on each
+/// other: a block has kColumns of them, in registers. Grid: {n_v_heads, slices}.
+struct DeltaStep {
+  static constexpr const char* kName = "delta_step";
+  static constexpr int kColumns = 32;
+  static constexpr int kMaxDim = 128;
+  struct Params {
+    const float* proj;       // [n_tokens][proj_stride]
+    const DeltaHead* heads;  // [n_v_heads]
+    const float* conv;       // [taps][conv_dim]: oldest input first
+    const float* dt;         // [n_v_heads]
+    const float* a;          // [n_v_heads]
+    float* history;          // [2][taps - 1][conv_dim]: the inputs before, channels in the order q, k, v
+    float* state;            // [n_v_heads][dim][dim], rows along k
+    float* core;             // [n_tokens][core_stride]: [n_v_heads][dim]
+    const Step* step;
+    int proj_stride, core_stride;
+    int n_tokens;
+    int taps;
+    int conv_dim, key_dim;
+    int dim;  // of a head, at most kMaxDim
+    float eps;
+  };
+  struct Shared;
+  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static Dim3 grid(int n_v_heads, int dim) {
+    return {static_cast<uint32_t>(n_v_heads), static_cast<uint32_t>((dim + kColumns - 1) / kColumns)};
+  }
+};
+
+}  // namespace redlite::gpu

@@ -1,0 +1,66 @@
+#pragma once
+
+#include "gpu/kernel.h"
+#include "gpu/kernels/device_matrix.h"
+
+namespace redlite::gpu {
+
+/// An expert's three matrices.
+struct ExpertMatrices {
+  DeviceMatrix gate, up;  ///< ff x n
+  DeviceMatrix down;      ///< n x ff
+};
+
+/// The experts of a layer. The routed ones lie in slots of slot_bytes each; `slot` is the one at number 0.
+struct LayerExperts {
+  ExpertMatrices slot;
+  uint64_t slot_bytes;
+  ExpertMatrices shared;  ///< used when has_shared
+  int n_used;
+  bool has_shared;
+
+  RL_HOST_DEVICE int n_all() const { return n_used + (has_shared ? 1 : 0); }
+};
+
+/// hidden = SiLU(gate * input) . (up * input), for each token, of its selected experts and the shared one.
+/// Grid: {rows / kRows, n_all, n_tokens}.
+struct ExpertsGateUp {
+  static constexpr const char* kName = "experts_gate_up";
+  static constexpr int kRows = 16;  ///< of a block
+  struct Params {
+    LayerExperts experts;
+    const float* input;    // [n_tokens][n]
+    const int32_t* slots;  // [n_tokens][n_used]
+    float* hidden;         // [n_tokens][n_all][hidden_stride]
+    const Codebooks* codebooks;
+    int hidden_stride;
+    int n;
+  };
+  struct Shared;
+  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static uint32_t blocks(int rows) { return static_cast<uint32_t>((rows + kRows - 1) / kRows); }
+};
+
+/// residual += the sum, in the router's order, of share * (down * hidden), the shared expert last. Grid:
+/// {n / kRows, n_tokens}.
+struct ExpertsDown {
+  static constexpr const char* kName = "experts_down";
+  static constexpr int kRows = 16;        ///< of a block
+  static constexpr int kMaxExperts = 32;  ///< n_all
+  struct Params {
+    LayerExperts experts;
+    const float* hidden;   // [n_tokens][n_all][hidden_stride]
+    const int32_t* slots;  // [n_tokens][n_used]
+    const float* shares;   // [n_tokens][n_all]
+    float* residual;       // [n_tokens][n]
+    float* shown;          // [n_tokens][n], what is added, for a tap; nullptr: nobody looks
+    const Codebooks* codebooks;
+    int hidden_stride;
+    int n;
+  };
+  struct Shared;
+  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static uint32_t blocks(int rows) { return static_cast<uint32_t>((rows + kRows - 1) / kRows); }
+};
+
+}  // namespace redlite::gpu

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "gpu/kernel.h"
+#include "gpu/kernels/slots.h"
+
+namespace redlite::gpu {
+
+/// The experts' input and the choice of experts, for each token: RMS norm, router logits and the shared
+/// expert's gate, in the order that model/router.h defines; the token's last block to finish selects. Grid:
+/// {blocks(), n_tokens}.
+struct Route {
+  static constexpr const char* kName = "route";
+  static constexpr int kRows = 4;      ///< of the router, for each block; they wait in shared memory
+  static constexpr int kPadding = 16;  ///< between them: keeps two rows out of each other's banks
+  static constexpr int kMaxExperts = 1024;
+  static constexpr int kMaxUsed = 31;
+  struct Params {
+    const float* x;       // [n_tokens][n]
+    const float* weight;  // [n], of the norm
+    const float* router;  // [n_experts (+ 1: the shared expert's gate)][n]
+    float* input;         // [n_tokens][n], the norm: what the experts get
+    float* logits;        // [n_tokens][n_rows]
+    int32_t* ids;         // [n_tokens][n_used], best first
+    float* shares;        // [n_tokens][n_used (+ 1: of the shared expert)]
+    int32_t* slots;       // [n_tokens][n_used]: where the experts are; nullptr: expert e in slot e
+    SlotTable table;      // used for slots; one token at a time
+    uint32_t* tickets;    // [n_tokens], zero; zero again afterwards
+    float eps;
+    float scale;  // of the experts' shares
+    int n;        // a multiple of 4
+    int n_experts, n_used;
+    int n_rows;
+  };
+  struct Shared;
+  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static uint32_t blocks(int n_rows) { return static_cast<uint32_t>((n_rows + kRows - 1) / kRows); }
+  static size_t dynamic_shared(int n) {
+    return sizeof(float) * (kRows * static_cast<size_t>(n + kPadding) + static_cast<size_t>(n));
+  }
+};
+
+}  // namespace redlite::gpu

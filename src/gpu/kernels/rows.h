@@ -1,0 +1,110 @@
+#pragma once
+
+#include "gpu/kernels/block.h"
+#include "gpu/kernels/device_matrix.h"
+#include "gpu/kernels/dot.h"
+
+/// Products of matrices of any type with activations in shared memory; for kernels only.
+namespace redlite::gpu {
+
+/// A vector in shared memory, as it is and rounded to 8 bits, for weights of either kind.
+class Activations {
+ public:
+  static RL_HOST_DEVICE size_t bytes(int n) {
+    return FloatActivations::bytes(n) + QuantizedActivations::bytes(n);
+  }
+
+  /// In `memory` of bytes(n), 16-byte aligned.
+  RL_DEVICE Activations(std::byte* memory, int n)
+      : values(reinterpret_cast<float*>(memory)),
+        floats(memory, n),
+        quantized(memory + FloatActivations::bytes(n), n),
+        n_(n) {}
+
+  /// Rounds values[n], which the caller has put there, with all threads of the block; a barrier before and
+  /// one behind it.
+  RL_DEVICE void quantize() {
+    quantized.fill(n_, [x = values](int i) { return x[i]; });
+  }
+
+  float* values;
+  FloatActivations floats;
+  QuantizedActivations quantized;
+
+ private:
+  int n_;
+};
+
+namespace detail {
+
+// Not inlined: 23 types in every kernel would take nvcc minutes.
+template <quant::Type T>
+RL_NOINLINE RL_DEVICE void multiply_rows(const DeviceMatrix& m, int first, int end, const Activations& x,
+                                         const Codebooks* books, float* out) {
+  const int lane = simt::lane_index() % m.lanes, at_once = simt::kWarpSize / m.lanes;
+  constexpr int kNone = 0x7fffffff;
+  int row = first + simt::lane_index() / m.lanes;
+  RowDot<T> dot(m.planes, books, row < end ? row : kNone, lane, m.lanes);
+  for (int done = first; done < end; done += at_once) {
+    const int next = row + at_once;
+    float part;
+    if constexpr (kIsFloat<T>) {
+      part = dot.dot(x.floats, next < end ? next : kNone);
+    } else {
+      part = dot.dot(x.quantized, next < end ? next : kNone);
+    }
+    const float sum = simt::warp_sum(part, m.lanes);
+    if (lane == 0 && row < end) out[row - first] = sum;
+    row = next;
+  }
+}
+
+}  // namespace detail
+
+/// Asks for rows [first, first + n), as far as there are, of a plane to be brought into L2, by one thread.
+RL_DEVICE inline void prefetch_rows(const DeviceMatrix& m, int plane, int first, int n) {
+  const int end = first + n < m.planes.rows ? first + n : m.planes.rows;
+  const uint32_t row = m.row_bytes[plane];
+  if (row == 0 || first >= end) return;
+  const uint64_t from = static_cast<uint64_t>(first) * row / 16 * 16;
+  const uint64_t to = (static_cast<uint64_t>(end) * row + 15) / 16 * 16;
+  simt::prefetch_l2(m.planes.data + m.planes.plane[plane] + from, static_cast<uint32_t>(to - from));
+}
+
+/// out[i] = m.row(first + i) . x for i < n as far as there are rows, by a warp, all of whose threads call
+/// this with the same arguments.
+RL_DEVICE inline void multiply_rows(const DeviceMatrix& m, int first, int n, const Activations& x,
+                                    const Codebooks* books, float* out) {
+  const int end = first + n < m.planes.rows ? first + n : m.planes.rows;
+  switch (m.type) {
+#define RL_CASE(T)     \
+  case quant::Type::T: \
+    return detail::multiply_rows<quant::Type::T>(m, first, end, x, books, out)
+    RL_CASE(F32);
+    RL_CASE(F16);
+    RL_CASE(BF16);
+    RL_CASE(Q4_0);
+    RL_CASE(Q4_1);
+    RL_CASE(Q5_0);
+    RL_CASE(Q5_1);
+    RL_CASE(Q8_0);
+    RL_CASE(Q2_K);
+    RL_CASE(Q3_K);
+    RL_CASE(Q4_K);
+    RL_CASE(Q5_K);
+    RL_CASE(Q6_K);
+    RL_CASE(IQ2_XXS);
+    RL_CASE(IQ2_XS);
+    RL_CASE(IQ2_S);
+    RL_CASE(IQ3_XXS);
+    RL_CASE(IQ3_S);
+    RL_CASE(IQ1_S);
+    RL_CASE(IQ1_M);
+    RL_CASE(IQ4_NL);
+    RL_CASE(IQ4_XS);
+    RL_CASE(MXFP4);
+#undef RL_CASE
+  }
+}
+
+}  // namespace redlite::gpu

@@ -1,0 +1,58 @@
+#include "gpu/scratch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "gpu/kernels/attend.h"
+
+namespace redlite::gpu {
+
+Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int capacity)
+    : batch(most_tokens), n_used_(c.n_experts_used), arena_(device, "buffers of the forward pass") {
+  const auto n = [](auto... factors) { return (size_t{1} * ... * static_cast<size_t>(factors)); };
+  const int attention = c.n_heads * c.head_dim * (c.gated_attention ? 2 : 1) + 2 * c.n_kv_heads * c.head_dim;
+  const int delta = c.conv_dim() + c.value_dim() + 2 * c.n_v_heads;
+  proj_width = std::max(attention, delta);
+  // Whole units of quantised activations for each expert.
+  hidden_stride = (std::max(c.expert_ff, c.shared_ff) + 63) / 64 * 64;
+  const int blocks = std::max(1, device.info().multiprocessors / std::max(1, c.n_kv_heads));
+  attend_parts = std::clamp(capacity / Attend::kLeastLength, 1, blocks);
+
+  x = arena_.take<float>(n(batch, c.n_embd));
+  h = arena_.take<float>(n(batch, c.n_embd));
+  shown = arena_.take<float>(n(batch, c.n_embd));
+  rope = arena_.take<float>(n(batch, c.rope_dims));
+  rope_frequencies = arena_.take<double>(n(c.rope_dims));
+  proj = arena_.take<float>(n(batch, proj_width));
+  core = arena_.take<float>(n(batch, std::max(c.n_heads * c.head_dim, c.value_dim())));
+  part_max = arena_.take<float>(n(batch, c.n_heads, attend_parts));
+  part_sum = arena_.take<float>(n(batch, c.n_heads, attend_parts));
+  part_values = arena_.take<float>(n(batch, c.n_heads, attend_parts, c.head_dim));
+  router = arena_.take<float>(n(batch, c.n_experts + 1));
+  ids = arena_.take<int32_t>(n(batch, c.n_experts_used));
+  slots = arena_.take<int32_t>(n(batch, c.n_experts_used));
+  shares = arena_.take<float>(n(batch, c.n_experts_used + 1));
+  tickets = arena_.take<uint32_t>(n(batch));
+  hidden = arena_.take<float>(n(batch, c.n_experts_used + 1, hidden_stride));
+  logits = arena_.take<float>(n(batch, c.n_vocab));
+  step = arena_.take<Step>(1);
+
+  host_step = device.allocate_host(sizeof(Step), "the step's record");
+  host_x = device.allocate_host(n(batch, c.n_embd) * sizeof(float), "embeddings");
+  host_logits = device.allocate_host(n(batch, c.n_vocab) * sizeof(float), "logits");
+  for (int i = 0; i < c.rope_dims / 2; ++i) {
+    frequencies_.push_back(std::pow(static_cast<double>(c.rope_base), -2.0 * i / c.rope_dims) /
+                           (2 * std::numbers::pi));
+  }
+}
+
+void Scratch::begin(Stream& stream) {
+  // Kernels prefetch by what they find here, before it is theirs to read.
+  stream.fill(ids, 0, static_cast<size_t>(batch * n_used_) * sizeof(int32_t));
+  stream.fill(slots, 0, static_cast<size_t>(batch * n_used_) * sizeof(int32_t));
+  stream.fill(tickets, 0, static_cast<size_t>(batch) * sizeof(uint32_t));
+  stream.copy(rope_frequencies, frequencies_.data(), frequencies_.size() * sizeof(double));
+}
+
+}  // namespace redlite::gpu

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "gpu/arena.h"
+#include "gpu/kernels/step.h"
+#include "model/config.h"
+
+namespace redlite::gpu {
+
+/// Buffers of a forward pass over at most `batch` tokens. Pointers without a note are to device memory.
+struct Scratch {
+  Scratch(Device& device, const model::Config& config, int batch, int capacity);
+  /// Puts first values where kernels expect some.
+  void begin(Stream& stream);
+
+  int batch;
+  int proj_width;     ///< of what a mixer projects its input to, at most
+  int hidden_stride;  ///< from one expert's hidden values to the next expert's
+  int attend_parts;   ///< blocks that share out the positions of a K/V head
+
+ private:
+  int n_used_;
+  Arena arena_;
+  std::vector<double> frequencies_;
+
+ public:
+  float* x;                  ///< [batch][n_embd]
+  float* h;                  ///< [batch][n_embd]
+  float* shown;              ///< [batch][n_embd], for a tap
+  float* rope;               ///< [batch][rope_dims]
+  double* rope_frequencies;  ///< [rope_dims / 2], in turns for each position
+  float* proj;               ///< [batch][proj_width]
+  float* core;               ///< [batch][heads of the mixer, together]
+  float* part_max;           ///< [batch][n_heads][attend_parts]
+  float* part_sum;           ///< [batch][n_heads][attend_parts]
+  float* part_values;        ///< [batch][n_heads][attend_parts][head_dim]
+  float* router;             ///< [batch][n_experts + 1]
+  int32_t* ids;              ///< [batch][n_experts_used]
+  int32_t* slots;            ///< [batch][n_experts_used]
+  float* shares;             ///< [batch][n_experts_used + 1]
+  uint32_t* tickets;         ///< [batch]
+  float* hidden;             ///< [batch][n_experts_used + 1][hidden_stride]
+  float* logits;             ///< [batch][n_vocab]
+  Step* step;
+
+  HostBuffer host_step;    ///< Step
+  HostBuffer host_x;       ///< float [batch][n_embd]
+  HostBuffer host_logits;  ///< float [batch][n_vocab]
+};
+
+}  // namespace redlite::gpu

@@ -1,0 +1,210 @@
+#include "gpu/gpu_runner.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "model/temporary_model.h"
+#include "reference/reference_runner.h"
+
+namespace redlite::gpu {
+namespace {
+
+using model::LogitsFor;
+using model::Stage;
+using model::Token;
+using redlite::testing::TemporaryModel;
+using redlite::testing::TinyModel;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+std::vector<Token> some_tokens(int n, int n_vocab) {
+  std::vector<Token> tokens;
+  uint32_t seed = 1;
+  for (int i = 0; i < n; ++i) {
+    seed = seed * 1664525 + 1013904223;
+    tokens.push_back(static_cast<Token>((seed >> 8) % static_cast<uint32_t>(n_vocab)));
+  }
+  return tokens;
+}
+
+/// Values of every stage, layer after layer.
+using Taps = std::map<std::pair<int, Stage>, std::vector<float>>;
+
+Taps taps_of(model::Runner& runner, std::span<const Token> tokens, size_t chunk) {
+  Taps taps;
+  runner.set_tap([&](Stage stage, int layer, int position, int width, std::span<const float> values) {
+    std::vector<float>& all = taps[{layer, stage}];
+    EXPECT_EQ(all.size(), static_cast<size_t>(position) * static_cast<size_t>(width)) << "out of order";
+    all.insert(all.end(), values.begin(), values.end());
+  });
+  for (size_t i = 0; i < tokens.size(); i += chunk)
+    runner.forward(tokens.subspan(i, std::min(chunk, tokens.size() - i)), LogitsFor::All);
+  runner.set_tap({});
+  return taps;
+}
+
+// With F32 weights nothing is rounded to 8 bits: every stage of every architecture and layout agrees with the
+// double-precision reference up to single-precision rounding. A mistake is of the order of 1.
+void compare(const TinyModel& tiny) {
+  const TemporaryModel file(tiny);
+  const model::Model model(file.path());
+  const std::vector<Token> tokens = some_tokens(70, TinyModel::kVocab);  // two parts of positions
+  reference::ReferenceRunner reference(model, 128);
+  const Taps expected = taps_of(reference, tokens, tokens.size());
+  GpuRunner runner(model, open_emulator({.threads = 1}), {.context = 128, .batch = 27});
+  const Taps actual = taps_of(runner, tokens, 40);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (const auto& [key, values] : expected) {
+    const std::vector<float>& ours = actual.at(key);
+    ASSERT_EQ(ours.size(), values.size());
+    float largest = 0, error = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(values[i]));
+      const float difference = std::abs(values[i] - ours[i]);
+      error = difference <= error ? error : difference;  // NaN stays
+    }
+    const float bound = key.second == Stage::ExpertIds ? 0 : 1e-4f * largest;
+    EXPECT_LE(error, bound) << "layer " << key.first << ", " << model::stage_name(key.second);
+  }
+}
+
+TEST(GpuRunner, Qwen3Next) {
+  compare(TinyModel("qwen3next"));
+}
+TEST(GpuRunner, Qwen35Moe) {
+  compare(TinyModel("qwen35moe"));
+}
+TEST(GpuRunner, Qwen3Moe) {
+  compare(TinyModel("qwen3moe"));
+}
+TEST(GpuRunner, OlderLayouts) {
+  compare(TinyModel("qwen3next").use_ssm_in(0).use_ssm_in(2).fuse_gate_up(1).fuse_attention(3).tie_output());
+}
+
+/// Logits of a prompt in chunks of `batch`, then of tokens one by one, from the captured graph.
+std::vector<float> run(const model::Model& model, const GpuOptions& options, const EmulatorOptions& emulator,
+                       std::span<const Token> tokens, size_t n_prompt) {
+  GpuRunner runner(model, open_emulator(emulator), options);
+  const std::span<const float> prompt = runner.forward(tokens.first(n_prompt), LogitsFor::All);
+  std::vector<float> logits(prompt.begin(), prompt.end());
+  for (const Token& token : tokens.subspan(n_prompt)) {
+    const std::span<const float> one = runner.forward({&token, 1}, LogitsFor::Last);
+    logits.insert(logits.end(), one.begin(), one.end());
+  }
+  return logits;
+}
+
+class Tiny : public ::testing::Test {
+ protected:
+  TemporaryModel file{TinyModel("qwen3next")};
+  model::Model model{file.path()};
+  std::vector<Token> tokens = some_tokens(68, TinyModel::kVocab);
+};
+
+TEST_F(Tiny, SameBitsForAnyChunksAndOrderOfBlocks) {
+  const std::vector<float> expected = run(model, {.batch = 64}, {.threads = 1}, tokens, tokens.size());
+  for (const size_t n_prompt : {1, 62}) {
+    EXPECT_EQ(run(model, {.batch = 9}, {.seed = n_prompt, .threads = 2}, tokens, n_prompt), expected)
+        << "a prompt of " << n_prompt;
+  }
+}
+
+TEST_F(Tiny, SameBitsForAnyCacheOfExperts) {
+  tokens.resize(20);
+  const std::vector<float> expected = run(model, {}, {.threads = 1}, tokens, 10);
+  const uint64_t all = DeviceModel::expert_bytes(model), least = DeviceModel::least_cache_bytes(model);
+  for (const uint64_t bytes : {all, all / 2, least}) {
+    const GpuOptions options{.experts = {Residency::device, bytes}};
+    EXPECT_EQ(run(model, options, {.seed = bytes, .threads = 2}, tokens, 10), expected) << bytes << " bytes";
+  }
+}
+
+TEST_F(Tiny, CountsHitsAndMisses) {
+  tokens.resize(12);
+  const auto statistics = [&](uint64_t bytes) {
+    GpuRunner runner(model, open_emulator({.threads = 1}), {.experts = {Residency::device, bytes}});
+    runner.forward(tokens, LogitsFor::None);
+    return runner.slot_statistics();
+  };
+  const uint64_t selections = tokens.size() * TinyModel::kLayers * TinyModel::kExpertsUsed;
+  const SlotStatistics all = statistics(DeviceModel::expert_bytes(model));
+  EXPECT_EQ(all.hits + all.misses, selections);
+  EXPECT_LE(all.misses, static_cast<uint64_t>(TinyModel::kLayers * TinyModel::kExperts))
+      << "each is loaded once";
+  const SlotStatistics least = statistics(DeviceModel::least_cache_bytes(model));
+  EXPECT_EQ(least.hits + least.misses, selections);
+  EXPECT_GT(least.misses, all.misses);
+  EXPECT_EQ(least.bytes_copied, least.misses * DeviceModel::expert_bytes(model) /
+                                    static_cast<uint64_t>(TinyModel::kLayers * TinyModel::kExperts));
+  EXPECT_THAT([&] { statistics(DeviceModel::least_cache_bytes(model) - 1); },
+              ThrowsMessage<Error>(HasSubstr("too small; the least for this model is")));
+}
+
+TEST_F(Tiny, HalfPrecisionKeysAndValues) {
+  const std::vector<float> expected = run(model, {}, {.threads = 1}, tokens, 66);
+  const std::vector<float> actual = run(model, {.half_kv = true}, {.threads = 1}, tokens, 66);
+  EXPECT_NE(actual, expected) << "the switch does nothing";
+  EXPECT_EQ(run(model, {.batch = 3, .half_kv = true}, {.threads = 1}, tokens, 7), actual)
+      << "chunks change bits";
+  for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 0.02) << i;
+}
+
+TEST_F(Tiny, MarksAndRewindsAndResets) {
+  GpuRunner runner(model, open_emulator({.threads = 1}), {});
+  const auto forward = [&](size_t first, size_t n) {
+    const std::span<const float> logits =
+        runner.forward(std::span(tokens).subspan(first, n), LogitsFor::Last);
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  const std::vector<float> expected_begin = forward(0, 11);
+  const auto mark = runner.mark();
+  const std::vector<float> expected = forward(11, 20);
+  forward(40, 3);
+  runner.rewind(*mark);
+  EXPECT_EQ(runner.position(), 11);
+  EXPECT_EQ(forward(11, 20), expected);
+  runner.reset();
+  EXPECT_EQ(runner.position(), 0);
+  EXPECT_EQ(forward(0, 11), expected_begin);
+}
+
+TEST_F(Tiny, BadRequestsChangeNothing) {
+  GpuRunner runner(model, open_emulator({.threads = 1}), {.context = 8});
+  runner.forward(std::span(tokens).first(5), LogitsFor::None);
+  EXPECT_THAT([&] { runner.forward(std::span(tokens).first(5), LogitsFor::None); },
+              ThrowsMessage<Error>(HasSubstr("do not fit into a context of 8")));
+  const Token beyond = TinyModel::kVocab;
+  EXPECT_THAT(
+      [&] {
+        runner.forward({&beyond, 1}, LogitsFor::None);
+      },
+      ThrowsMessage<Error>(HasSubstr("outside the vocabulary")));
+  EXPECT_EQ(runner.position(), 5);
+}
+
+TEST_F(Tiny, TooLittleDeviceMemoryIsAnError) {
+  EXPECT_THAT([&] { GpuRunner(model, open_emulator({.memory = 1 << 20}), {}); },
+              ThrowsMessage<Error>(HasSubstr("MiB")));
+}
+
+// Quantised weights of many types: close to the reference, not equal.
+TEST(GpuRunner, DemoModelIsCloseToTheReference) {
+  const model::Model model(REDLITE_DEMO_MODEL);
+  const std::vector<Token> tokens = some_tokens(8, model.config().n_vocab);
+  reference::ReferenceRunner reference(model, 16);
+  const std::span<const float> expected = reference.forward(tokens, LogitsFor::All);
+  const std::vector<float> actual = run(model, {.context = 16}, {.threads = 1}, tokens, 6);
+  double squares = 0, difference = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    squares += expected[i] * expected[i];
+    difference += (expected[i] - actual[i]) * (expected[i] - actual[i]);
+  }
+  EXPECT_LT(std::sqrt(difference / squares), 0.05);
+}
+
+}  // namespace
+}  // namespace redlite::gpu
