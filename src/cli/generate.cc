@@ -40,7 +40,7 @@ void generate(const GenerateCommand& c) {
   const std::vector<model::Token> prompt = read_prompt(c.prompt, model, tokenizer);
   const int context = context_for(model, prompt.size(), c.n, c.runner.context);
   const OpenRunner open = open_runner(model, c.runner, context);
-  if (c.runner.cache_mib == "auto" && open.cpu && ::isatty(STDERR_FILENO))
+  if (c.runner.cache_mib == "auto" && (open.cpu || open.gpu) && ::isatty(STDERR_FILENO))
     fmt::print(stderr, "expert cache: {}\n", open.cache_description);
   engine::GenerateOptions options;
   options.max_tokens = c.n;

@@ -1,8 +1,11 @@
 #include "cli/open_runner.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/memory.h"
 #include "experts/cache.h"
+#include "gpu/gpu_runner.h"
 #include "reference/reference_runner.h"
 
 namespace redlite::cli {
@@ -20,12 +23,54 @@ experts::IoMode io_mode(std::string_view name) {
   return experts::IoMode::Auto;
 }
 
+/// Where the GPU's experts are to live: as asked for, else all of them on the device if they fit there with
+/// the dense weights, what a sequence needs, and a reserve; else a cache that leaves these.
+gpu::ExpertPlacement place_experts(const model::Model& model, const RunnerOptions& options,
+                                   const gpu::Device& device, std::string& description) {
+  constexpr uint64_t kReserve = 1024 * kMiB;
+  const uint64_t all = gpu::DeviceModel::expert_bytes(model);
+  const uint64_t free = device.free_memory(), other = model.dense_bytes() + kReserve;
+  uint64_t cache = all;
+  if (options.cache_mib == "auto") {
+    if (options.residency != "full" && free < other + all) cache = free > other ? free - other : 0;
+  } else if (options.cache_mib != "full") {
+    cache = std::min<uint64_t>(all, std::stoull(options.cache_mib) * kMiB);
+    if (options.residency == "full" && cache < all)
+      fail("--residency full needs all {} MiB of experts on the GPU: leave --cache-mib out", to_mib(all));
+  }
+  const bool full = options.residency == "full" || (options.residency == "auto" && cache == all);
+  description = full ? fmt::format("all {} MiB of experts on the GPU", to_mib(all))
+                     : fmt::format("{} MiB of {} on the GPU, which fills it from host memory", to_mib(cache),
+                                   to_mib(all));
+  if (options.residency == "auto" && options.cache_mib == "auto")
+    description += fmt::format(", chosen with {} MiB of its memory free", to_mib(free));
+  return {full ? gpu::Residency::full : gpu::Residency::device, cache};
+}
+
+void open_gpu(const model::Model& model, const RunnerOptions& options, int context, OpenRunner& open) {
+  gpu::GpuOptions gpu;
+  gpu.context = context;
+  gpu.batch = std::min(options.batch, gpu.batch);
+  gpu.half_kv = options.kv == "f16";
+  auto device =
+      options.backend == "cuda" ? gpu::open_cuda() : gpu::open_emulator({.threads = options.threads});
+  gpu.experts = place_experts(model, options, *device, open.cache_description);
+  auto runner = std::make_unique<gpu::GpuRunner>(model, std::move(device), gpu);
+  open.gpu = runner.get();
+  open.runner = std::move(runner);
+}
+
 }  // namespace
 
 OpenRunner open_runner(const model::Model& model, const RunnerOptions& options, int context) {
   OpenRunner open;
   if (options.backend == "reference") {
     open.runner = std::make_unique<reference::ReferenceRunner>(model, context);
+    return open;
+  }
+
+  if (options.backend == "cuda" || options.backend == "emulator") {
+    open_gpu(model, options, context, open);
     return open;
   }
 

@@ -6,6 +6,7 @@
 
 #include "cli/options.h"
 #include "cpu/cpu_runner.h"
+#include "gpu/gpu_runner.h"
 #include "model/model.h"
 #include "model/runner.h"
 
@@ -27,6 +28,7 @@ struct MemoryBudget {
 struct OpenRunner {
   std::unique_ptr<model::Runner> runner;
   cpu::CpuRunner* cpu = nullptr;  ///< the same runner if it is the CPU's, for its statistics
+  gpu::GpuRunner* gpu = nullptr;  ///< ... or the GPU's
   MemoryBudget budget;            ///< CPU only
   std::string
       cache_description;  ///< "4096 MiB of 17316", with how it is read and the reasons of automatic choices

@@ -29,9 +29,11 @@ CLI::Validator cache_size() {
 
 void add_runner_options(CLI::App& command, RunnerOptions& options) {
   const char* group = "Engine";
-  command.add_option("--backend", options.backend, "cpu, or reference: double precision, slow")
-      ->type_name("cpu|reference")
-      ->check(one_of({"cpu", "reference"}))
+  command
+      .add_option("--backend", options.backend,
+                  "cpu; cuda; emulator: the GPU's kernels on the CPU; reference: double precision, slow")
+      ->type_name("cpu|cuda|emulator|reference")
+      ->check(one_of({"cpu", "cuda", "emulator", "reference"}))
       ->capture_default_str()
       ->group(group);
   command
@@ -39,6 +41,14 @@ void add_runner_options(CLI::App& command, RunnerOptions& options) {
                   "memory for routed experts: MiB, full (all of them, mapped) or auto (what is free)")
       ->type_name("N|full|auto")
       ->check(cache_size())
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--residency", options.residency,
+                  "GPU: all experts in its memory (full), or in host memory with a cache that the GPU fills "
+                  "(device)")
+      ->type_name("auto|full|device")
+      ->check(one_of({"auto", "full", "device"}))
       ->capture_default_str()
       ->group(group);
   command

@@ -25,6 +25,7 @@ CLI::Validator cache_size();
 struct RunnerOptions {
   std::string backend = "cpu";
   std::string cache_mib = "auto";  ///< a number of MiB, "full" or "auto"
+  std::string residency = "auto";  ///< of the GPU's experts: "auto", "full" or "device"
   std::string prefetch = "on";
   std::string io = "auto";
   std::string kv = "f16";
@@ -34,7 +35,7 @@ struct RunnerOptions {
   int threads = 0;  ///< 0: one for each core
 };
 
-/// Declares --backend, --cache-mib, --prefetch, --io, --kv, --kernels, --context, --batch and --threads.
+/// Declares --backend, --cache-mib, --residency, --prefetch, --io, --kv, --kernels, --context, --batch and --threads.
 void add_runner_options(CLI::App& command, RunnerOptions& options);
 
 /// Token ids from "1,2,3" or "@file" (the same, or ids separated by white space or brackets as JSON has

@@ -125,10 +125,10 @@ void add_parity(CLI::App& app) {
       ->option_text("MODEL");
   command->add_option("--tokens", c->tokens, "Token ids: 1,2,3 or @file")->required()->option_text("IDS");
   command->add_option("--a", c->a, "the backend that is right")
-      ->check(CLI::IsMember({"reference", "cpu"}))
+      ->check(CLI::IsMember({"reference", "cpu", "cuda", "emulator"}))
       ->capture_default_str();
   command->add_option("--b", c->b, "the backend in question")
-      ->check(CLI::IsMember({"reference", "cpu"}))
+      ->check(CLI::IsMember({"reference", "cpu", "cuda", "emulator"}))
       ->capture_default_str();
   command->add_flag("--json", c->json, "Print JSON");
   c->runner.kv = "f32";  // what is compared should be exact first

@@ -43,6 +43,19 @@ nlohmann::ordered_json statistics_json(const OpenRunner& open, const engine::Gen
   json["decode_tok_s"] = rate(result.decode_tokens, result.decode_seconds);
   json["stop_reason"] = engine::stop_reason_name(result.reason);
   json["peak_memory_mib"] = mib(peak_resident_memory());
+  if (open.gpu) {
+    const gpu::SlotStatistics s = open.gpu->slot_statistics();
+    const gpu::MemoryUse& memory = open.gpu->device().memory();
+    json["device"] = open.gpu->device().info().name;
+    json["graph_kernels"] = open.gpu->graph_kernels();
+    json["cache"] = {{"description", open.cache_description},
+                     {"hits", s.hits},
+                     {"misses", s.misses},
+                     {"hit_rate", rate(static_cast<double>(s.hits), static_cast<double>(s.hits + s.misses))},
+                     {"bytes_copied", s.bytes_copied}};
+    json["device_memory_mib"] = mib(memory.device);
+    json["page_locked_memory_mib"] = mib(memory.host);
+  }
   if (!open.cpu) return json;
 
   json["backend"] = "cpu";
@@ -85,6 +98,21 @@ std::string statistics_table(const OpenRunner& open, const engine::GenerateResul
   row("decode", fmt::format("{} tokens in {:.2f} s, {:.1f} tok/s (ended by {})", result.decode_tokens,
                             result.decode_seconds, rate(result.decode_tokens, result.decode_seconds),
                             engine::stop_reason_name(result.reason)));
+  if (open.gpu) {
+    const gpu::SlotStatistics s = open.gpu->slot_statistics();
+    const gpu::MemoryUse& memory = open.gpu->device().memory();
+    row("device", fmt::format("{}, {} kernels in a token's graph", open.gpu->device().info().name,
+                              open.gpu->graph_kernels()));
+    row("expert cache", open.cache_description);
+    if (s.hits + s.misses > 0) {
+      row("selections",
+          fmt::format("{:.1f} % hits: {} hits, {} misses, {:.1f} MiB copied",
+                      percent(static_cast<double>(s.hits), static_cast<double>(s.hits + s.misses)), s.hits,
+                      s.misses, mib(s.bytes_copied)));
+    }
+    row("device memory", fmt::format("{:.0f} MiB; {:.0f} MiB of page-locked host memory", mib(memory.device),
+                                     mib(memory.host)));
+  }
   if (!open.cpu) {
     row("memory", fmt::format("peak {:.0f} MiB", mib(peak_resident_memory())));
     return table;

@@ -15,21 +15,25 @@
 ///         float* y;                                   // [n]
 ///         int n;
 ///       };
-///       struct Shared;                                // memory shared by a block's threads, or an empty
-///       struct static RL_DEVICE void run(const Params& p, Shared& shared);  // what one thread does
+///       struct Shared;                                // memory of a block's threads, or an empty struct
+///       static RL_RUN void run(const Params& p, Shared& shared);  // what one thread does
 ///     };
 ///
 ///     struct Scale::Shared {};                        // scale.cc, which includes gpu/simt.h
-///     RL_DEVICE void Scale::run(const Params& p, Shared&) { ... }
+///     RL_RUN void Scale::run(const Params& p, Shared&) { ... }
 ///     RL_KERNEL(Scale);                               // last in the file; once for each instance of a
 ///     template
 ///
 ///     stream.launch<Scale>({.grid = {blocks}, .threads = 128}, {.x = x, .y = y, .n = n});
 #ifdef __CUDACC__
 #define RL_DEVICE __device__
+// Always inlined into the kernel: of any other __device__ function with external linkage nvcc leaves an empty
+// host copy behind, which the linker would take for, or hold against, the emulator's.
+#define RL_RUN __device__ __forceinline__
 #define RL_HOST_DEVICE __host__ __device__
 #else
 #define RL_DEVICE
+#define RL_RUN
 #define RL_HOST_DEVICE
 #endif
 

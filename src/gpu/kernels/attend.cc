@@ -61,7 +61,7 @@ RL_DEVICE void norm_and_rotate(const Attend::Params& p, const float* x, const fl
 
 }  // namespace
 
-RL_DEVICE void Attend::run(const Params& p, Shared& shared) {
+RL_RUN void Attend::run(const Params& p, Shared& shared) {
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   const int kv_head = static_cast<int>(simt::block_index().x), part = static_cast<int>(simt::block_index().y);
   const int token = static_cast<int>(simt::block_index().z),
@@ -177,7 +177,7 @@ RL_DEVICE void Attend::run(const Params& p, Shared& shared) {
   }
 }
 
-RL_DEVICE void AttendCombine::run(const Params& p, Shared&) {
+RL_RUN void AttendCombine::run(const Params& p, Shared&) {
   const int head = static_cast<int>(simt::block_index().x), token = static_cast<int>(simt::block_index().y);
   const int n_heads = static_cast<int>(simt::grid_size().x), thread = simt::thread_index();
   simt::let_next_start();

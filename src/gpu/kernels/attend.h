@@ -42,7 +42,7 @@ struct Attend {
     float eps;
   };
   struct Shared;
-  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static RL_RUN void run(const Params& p, Shared& shared);
   static size_t dynamic_shared(int group, int head_dim) {
     return sizeof(float) *
            (static_cast<size_t>(group) * head_dim + static_cast<size_t>(kTile) * (head_dim + 4));
@@ -66,7 +66,7 @@ struct AttendCombine {
     int head_dim;
   };
   struct Shared;
-  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static RL_RUN void run(const Params& p, Shared& shared);
 };
 
 }  // namespace redlite::gpu

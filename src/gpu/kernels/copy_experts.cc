@@ -6,7 +6,7 @@ namespace redlite::gpu {
 
 struct CopyExperts::Shared {};
 
-RL_DEVICE void CopyExperts::run(const Params& p, Shared&) {
+RL_RUN void CopyExperts::run(const Params& p, Shared&) {
   constexpr int kAtOnce = 8;  // loads under way in each thread
   simt::let_next_start();
   simt::wait_for_previous();

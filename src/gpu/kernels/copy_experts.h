@@ -18,7 +18,7 @@ struct CopyExperts {
     uint64_t slot_bytes;  // a multiple of 16
   };
   struct Shared;
-  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static RL_RUN void run(const Params& p, Shared& shared);
 };
 
 }  // namespace redlite::gpu

@@ -40,7 +40,7 @@ RL_DEVICE float convolve(const DeltaStep::Params& p, const float* history, Chann
 
 }  // namespace
 
-RL_DEVICE void DeltaStep::run(const Params& p, Shared& shared) {
+RL_RUN void DeltaStep::run(const Params& p, Shared& shared) {
   constexpr int kRows = kMaxDim / kBlockWarps;  // of the state, in each thread
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   const int v_head = static_cast<int>(simt::block_index().x);

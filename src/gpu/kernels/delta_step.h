@@ -37,7 +37,7 @@ struct DeltaStep {
     float eps;
   };
   struct Shared;
-  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static RL_RUN void run(const Params& p, Shared& shared);
   static Dim3 grid(int n_v_heads, int dim) {
     return {static_cast<uint32_t>(n_v_heads), static_cast<uint32_t>((dim + kColumns - 1) / kColumns)};
   }

@@ -6,7 +6,7 @@ namespace redlite::gpu {
 
 struct Embed::Shared {};
 
-RL_DEVICE void Embed::run(const Params& p, Shared&) {
+RL_RUN void Embed::run(const Params& p, Shared&) {
   simt::let_next_start();
   simt::wait_for_previous();  // kernels of the step before still read what is written here
   const int token = static_cast<int>(simt::block_index().x), thread = simt::thread_index();

@@ -37,7 +37,7 @@ struct ExpertsGateUp {
     int n;
   };
   struct Shared;
-  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static RL_RUN void run(const Params& p, Shared& shared);
   static uint32_t blocks(int rows) { return static_cast<uint32_t>((rows + kRows - 1) / kRows); }
 };
 
@@ -59,7 +59,7 @@ struct ExpertsDown {
     int n;
   };
   struct Shared;
-  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static RL_RUN void run(const Params& p, Shared& shared);
   static uint32_t blocks(int rows) { return static_cast<uint32_t>((rows + kRows - 1) / kRows); }
 };
 

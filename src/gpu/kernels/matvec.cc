@@ -24,7 +24,7 @@ struct Input {
 }  // namespace
 
 template <quant::Type T>
-RL_DEVICE void MatVec<T>::run(const Params& p, Shared& shared) {
+RL_RUN void MatVec<T>::run(const Params& p, Shared& shared) {
   using Row = RowDot<T>;
   const int lanes = p.lanes, lane = simt::lane_index() % lanes;
   const int rows_of_warp = 32 / lanes;

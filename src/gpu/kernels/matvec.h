@@ -24,7 +24,7 @@ struct MatVec {
   static constexpr const char* kName = "matvec";
   using Params = MatVecParams;
   struct Shared;
-  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static RL_RUN void run(const Params& p, Shared& shared);
 };
 
 }  // namespace redlite::gpu

@@ -51,7 +51,7 @@ RL_DEVICE void load(const ProjectInput& in, int token, float* x, float* scratch)
 
 }  // namespace
 
-RL_DEVICE void Project::run(const Params& p, Shared& shared) {
+RL_RUN void Project::run(const Params& p, Shared& shared) {
   const int token = static_cast<int>(simt::block_index().y);
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   simt::let_next_start();
@@ -97,7 +97,7 @@ RL_DEVICE DeviceMatrix in_slot(const DeviceMatrix& m, const LayerExperts& expert
 
 }  // namespace
 
-RL_DEVICE void ExpertsGateUp::run(const Params& p, Shared& shared) {
+RL_RUN void ExpertsGateUp::run(const Params& p, Shared& shared) {
   const int first = static_cast<int>(simt::block_index().x) * kRows;
   const int number = static_cast<int>(simt::block_index().y), token = static_cast<int>(simt::block_index().z);
   const int thread = simt::thread_index(), warp = simt::warp_index();
@@ -141,7 +141,7 @@ RL_DEVICE DeviceMatrix down_of(const ExpertsDown::Params& p, int token, int numb
 
 }  // namespace
 
-RL_DEVICE void ExpertsDown::run(const Params& p, Shared& shared) {
+RL_RUN void ExpertsDown::run(const Params& p, Shared& shared) {
   const int first = static_cast<int>(simt::block_index().x) * kRows;
   const int token = static_cast<int>(simt::block_index().y);
   const int thread = simt::thread_index(), warp = simt::warp_index();

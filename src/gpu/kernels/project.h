@@ -51,7 +51,7 @@ struct Project {
     const Codebooks* codebooks;
   };
   struct Shared;
-  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static RL_RUN void run(const Params& p, Shared& shared);
 };
 
 }  // namespace redlite::gpu

@@ -12,7 +12,7 @@ struct Repack::Shared {
   alignas(16) uint8_t tile[kTileBytes];
 };
 
-RL_DEVICE void Repack::run(const Params& p, Shared& shared) {
+RL_RUN void Repack::run(const Params& p, Shared& shared) {
   if (simt::skipped(p.skip)) return;
   const auto block_bytes = static_cast<uint32_t>(p.format.block_bytes);
   const auto tile_blocks = static_cast<uint32_t>(Repack::tile_blocks(p.format));

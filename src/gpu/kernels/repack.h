@@ -24,7 +24,7 @@ struct Repack {
   static RL_HOST_DEVICE int tile_blocks(const PlaneFormat& format) {
     return kTileBytes / (16 * format.block_bytes) * 16;
   }
-  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static RL_RUN void run(const Params& p, Shared& shared);
 };
 
 }  // namespace redlite::gpu

@@ -85,7 +85,7 @@ RL_DEVICE void assign_slots(const SlotTable& table, const int32_t* ids, int n_us
 
 }  // namespace
 
-RL_DEVICE void Route::run(const Params& p, Shared& shared) {
+RL_RUN void Route::run(const Params& p, Shared& shared) {
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   const int block = static_cast<int>(simt::block_index().x), token = static_cast<int>(simt::block_index().y);
   simt::let_next_start();

@@ -32,7 +32,7 @@ struct Route {
     int n_rows;
   };
   struct Shared;
-  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static RL_RUN void run(const Params& p, Shared& shared);
   static uint32_t blocks(int n_rows) { return static_cast<uint32_t>((n_rows + kRows - 1) / kRows); }
   static size_t dynamic_shared(int n) {
     return sizeof(float) * (kRows * static_cast<size_t>(n + kPadding) + static_cast<size_t>(n));

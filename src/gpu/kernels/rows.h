@@ -39,8 +39,8 @@ namespace detail {
 
 // Not inlined: 23 types in every kernel would take nvcc minutes.
 template <quant::Type T>
-RL_NOINLINE RL_DEVICE void multiply_rows(const DeviceMatrix& m, int first, int end, const Activations& x,
-                                         const Codebooks* books, float* out) {
+RL_NOINLINE static RL_DEVICE void multiply_rows(const DeviceMatrix& m, int first, int end,
+                                                const Activations& x, const Codebooks* books, float* out) {
   const int lane = simt::lane_index() % m.lanes, at_once = simt::kWarpSize / m.lanes;
   constexpr int kNone = 0x7fffffff;
   int row = first + simt::lane_index() / m.lanes;

@@ -8,7 +8,7 @@ struct SimtCheck::Shared {
   alignas(16) uint32_t words[2][32][4];  ///< of each warp: 32 rows of 16 bytes
 };
 
-RL_DEVICE void SimtCheck::run(const Params& p, Shared& shared) {
+RL_RUN void SimtCheck::run(const Params& p, Shared& shared) {
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   const uint32_t* in = p.in + 12 * thread;
   int32_t* out = p.out + kResults * thread;

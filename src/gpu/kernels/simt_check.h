@@ -19,7 +19,7 @@ struct SimtCheck {
     uint32_t* counters;  ///< [4]: targets of atomics, given as {0, 0, 0, 0xffffffff}
   };
   struct Shared;
-  static RL_DEVICE void run(const Params& p, Shared& shared);
+  static RL_RUN void run(const Params& p, Shared& shared);
 };
 
 }  // namespace redlite::gpu
