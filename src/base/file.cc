@@ -7,9 +7,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/temporary_name.h"
 
 namespace redlite {
 
@@ -77,25 +81,53 @@ std::string read_text_file(const std::string& path) {
   return text;
 }
 
+bool is_special_file(const std::string& path) {
+  struct stat st {};
+  return ::lstat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+void check_output(const std::string& path, std::initializer_list<std::string_view> others) {
+  namespace fs = std::filesystem;
+  if (path.empty()) fail("the name of the file to write is empty");
+  std::error_code error;
+  if (fs::is_directory(path, error)) fail("{}: cannot be written: it is a directory; name a file", path);
+  const fs::path absolute = fs::weakly_canonical(path, error);
+  for (const std::string_view other : others) {
+    if (other.empty()) continue;
+    const bool same = fs::equivalent(path, other, error) ||  // one file by two names, or neither exists yet
+                      (!absolute.empty() && fs::weakly_canonical(other, error) == absolute);
+    if (same) fail("{}: this command reads or writes it, too; name another file to write", path);
+  }
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  const bool in_place = is_special_file(path);
+  if (!in_place && !fs::is_directory(folder, error))
+    fail("{}: cannot be written: there is no folder {}", path, folder);
+  if (in_place ? ::access(path.c_str(), W_OK) != 0 && errno != ENOENT
+               : ::access(folder.c_str(), W_OK | X_OK) != 0)
+    fail("{}: cannot be written: {}", path, std::strerror(errno));
+}
+
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) fail("{}: cannot create: {}", temporary, std::strerror(errno));
-  const auto give_up = [&](const char* doing) {
+  std::optional<TemporaryName> temporary;
+  if (!is_special_file(path)) temporary.emplace(path);
+  const std::string& written = temporary ? temporary->text() : path;
+  const int fd = ::open(written.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) fail("{}: cannot create: {}", written, std::strerror(errno));
+  const auto give_up = [&] {
     const std::string reason = std::strerror(errno);
     ::close(fd);
-    ::unlink(temporary.c_str());
-    fail("{}: {} failed: {}", path, doing, reason);
+    fail("{}: writing failed: {}", path, reason);
   };
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) give_up("writing");
+    if (n < 0) give_up();
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
-  if (::fsync(fd) != 0) give_up("writing");
-  if (::rename(temporary.c_str(), path.c_str()) != 0) give_up("renaming");
+  if (temporary && ::fsync(fd) != 0) give_up();  // a pipe or a terminal cannot be synced
   ::close(fd);
+  if (temporary) temporary->rename();
 }
 
 }  // namespace redlite

@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "cli/commands.h"
@@ -30,11 +33,12 @@ struct GenerateCommand {
 };
 
 void print_text(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    fail("standard output: {}", std::strerror(errno));
 }
 
 void generate(const GenerateCommand& c) {
+  if (!c.statistics_file.empty()) check_output(c.statistics_file, {c.model, c.prompt.file});
   const model::Model model(c.model);
   const tokenizer::Tokenizer tokenizer(model.file());
   const std::vector<model::Token> prompt = read_prompt(c.prompt, model, tokenizer);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "gpu/device.h"
 #include "gpu/selftest/selftest.h"
 #include "gpu/selftest/timing.h"
@@ -60,7 +61,8 @@ void add_kernel_selftest(CLI::App& app) {
   command->add_option("--filter", options->filter,
                       "Only kernels whose name contains this, e.g. \"matvec Q4_K\"");
   command->add_option("--seed", options->seed, "Of the inputs and of the emulator's order; 0: a fresh one");
-  command->add_option("--threads", options->threads, "Of the emulator; 0: one for each core");
+  command->add_option("--threads", options->threads, "Of the emulator; 0: one for each core")
+      ->check(in_range(0, 1024));
   command->add_flag("--time", options->time, "Then time the products, as links of a graph of 64");
   command->callback([options] { run(*options); });
 }

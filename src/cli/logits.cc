@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/npy.h"
 #include "cli/open_runner.h"
@@ -21,6 +22,7 @@ struct LogitsCommand {
 };
 
 void logits(const LogitsCommand& c) {
+  check_output(c.out, {c.model});
   const model::Model model(c.model);
   const int n_vocab = model.config().n_vocab;
   const std::vector<model::Token> tokens = parse_tokens(c.tokens, n_vocab);

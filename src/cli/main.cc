@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 
@@ -28,10 +30,14 @@ int main(int argc, char** argv) {
   cli::add_simulate(app);
   cli::add_help(app);
   try {
-    app.parse(argc, argv);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {  // --help and --version, too
+      if (app.exit(e) != 0) return 2;
+    }
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      fail("standard output: {}", std::strerror(errno));
     return 0;
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
   } catch (const Error& e) {
     fmt::print(stderr, "redlite: {}\n", e.what());
   } catch (const std::bad_alloc&) {

@@ -15,10 +15,10 @@ static_assert(std::endian::native == std::endian::little, "the array is written 
 
 NpyWriter::NpyWriter(std::string path, uint64_t rows, uint64_t cols)
     : path_(std::move(path)),
-      temporary_(fmt::format("{}.{}.tmp", path_, ::getpid())),
+      temporary_(path_),
       file_(std::fopen(temporary_.c_str(), "wb"), std::fclose),
       missing_(rows * cols) {
-  if (!file_) fail("{}: cannot be written: {}", temporary_, std::strerror(errno));
+  if (!file_) fail("{}: cannot be written: {}", temporary_.text(), std::strerror(errno));
   std::string header =
       fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
   constexpr size_t kPreamble = 10, kAlignment = 64;
@@ -38,16 +38,9 @@ NpyWriter::NpyWriter(std::string path, uint64_t rows, uint64_t cols)
   write_bytes(std::as_bytes(std::span(header)));
 }
 
-NpyWriter::~NpyWriter() {
-  if (!file_) return;
-  file_.reset();
-  std::error_code ignored;
-  std::filesystem::remove(temporary_, ignored);
-}
-
 void NpyWriter::write_bytes(std::span<const std::byte> bytes) {
   if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size())
-    fail("{}: cannot be written: {}", temporary_, std::strerror(errno));
+    fail("{}: cannot be written: {}", temporary_.text(), std::strerror(errno));
 }
 
 void NpyWriter::write(std::span<const float> values) {
@@ -59,10 +52,9 @@ void NpyWriter::write(std::span<const float> values) {
 void NpyWriter::finish() {
   RL_CHECK(missing_ == 0, "{} values missing", missing_);
   const bool written = std::fflush(file_.get()) == 0 && ::fsync(::fileno(file_.get())) == 0;
-  if (!written) fail("{}: cannot be written: {}", temporary_, std::strerror(errno));
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0)
-    fail("{}: cannot be written: {}", path_, std::strerror(errno));
+  if (!written) fail("{}: cannot be written: {}", temporary_.text(), std::strerror(errno));
   file_.reset();
+  temporary_.rename();
 }
 
 }  // namespace redlite::cli

@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "base/temporary_name.h"
+
 namespace redlite::cli {
 
 /// Writes a float32 matrix as a NumPy .npy file (format 1.0), some rows at a time. The file appears under its
@@ -13,9 +15,6 @@ namespace redlite::cli {
 class NpyWriter {
  public:
   NpyWriter(std::string path, uint64_t rows, uint64_t cols);
-  ~NpyWriter();
-  NpyWriter(const NpyWriter&) = delete;
-  NpyWriter& operator=(const NpyWriter&) = delete;
 
   void write(std::span<const float> values);
   void finish();
@@ -24,7 +23,7 @@ class NpyWriter {
   void write_bytes(std::span<const std::byte> bytes);
 
   std::string path_;
-  std::string temporary_;
+  TemporaryName temporary_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
   uint64_t missing_;  ///< values still to come
 };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
@@ -9,10 +11,16 @@
 
 namespace redlite::cli {
 
-/// Checks that a number lies in [low, high], without cluttering the help.
+/// Checks that a number lies in [low, high] (NaN does not), without cluttering the help.
 template <typename Number>
 CLI::Validator in_range(Number low, Number high) {
-  return CLI::Range(low, high).description("");
+  return CLI::Validator(
+      [low, high](const std::string& text) -> std::string {
+        Number value{};
+        if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return "";
+        return fmt::format("'{}' is not a number from {} to {}", text, low, high);
+      },
+      "");
 }
 
 /// Checks that a value is one of a few words, without cluttering the help.

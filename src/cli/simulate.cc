@@ -198,6 +198,7 @@ simulate::Speeds speeds_of(const SimulateCommand& c, std::string& from) {
 }
 
 void run(SimulateCommand c) {
+  if (!c.plot.empty()) check_output(c.plot, {c.trace, c.model});
   trace::Trace trace = trace::read_trace(c.trace);
   if (trace.n_tokens() == 0) fail("{}: the trace has no tokens", c.trace);
   std::optional<model::Model> model;

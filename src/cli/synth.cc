@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "synth/shape.h"
 #include "synth/types.h"
 
@@ -77,7 +78,9 @@ void add_synth(CLI::App& app) {
       ->check(parses([](const std::string& s) { synth::parse_layout(s); }));
   command->add_option("--vocab-from", options->vocabulary_from, "Take the tokenizer of this GGUF file");
   command->add_option("--seed", options->seed, "Other seeds give other weights")->capture_default_str();
-  command->add_option("--threads", options->threads, "Default: one for each core");
+  command->add_option("--threads", options->threads, "0: one for each core")
+      ->check(in_range(0, 1024))
+      ->capture_default_str();
   command->callback([out, options] { run(*out, *options); });
 }
 

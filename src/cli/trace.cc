@@ -45,6 +45,8 @@ void plot_selections(const std::string& path, const trace::Trace& trace) {
 }
 
 void run(const TraceCommand& c) {
+  check_output(c.out, {c.model, c.prompt.file});
+  if (!c.plot.empty()) check_output(c.plot, {c.model, c.prompt.file, c.out});
   const model::Model model(c.model);
   const tokenizer::Tokenizer tokenizer(model.file());
   std::vector<model::Token> tokens = read_prompt(c.prompt, model, tokenizer);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -76,10 +77,21 @@ ThreadPool::ThreadPool(int threads) {
   if (threads == 0) threads = available_threads();
   RL_CHECK(threads > 0, "{} threads", threads);
   workers_.reserve(static_cast<size_t>(threads) - 1);
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker_loop(i); });
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker_loop(i); });
+  } catch (const std::system_error& e) {
+    const size_t started = workers_.size() + 1;
+    stop();
+    fail("cannot start {} threads, only {}: {}; ask for fewer (--threads)", threads, started,
+         e.code().message());
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() {
   stop_ = true;
   ++wake_;
   wake_.notify_all();

@@ -4,9 +4,11 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "experts/reader.h"
 
 namespace redlite::experts {
@@ -20,7 +22,12 @@ class ThreadReader final : public Reader {
  public:
   ThreadReader() {
     threads_.reserve(kThreads);
-    for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error& e) {
+      if (threads_.empty())
+        fail("cannot start a thread that reads experts: {}", e.code().message());  // else fewer will do
+    }
   }
 
   ~ThreadReader() override {

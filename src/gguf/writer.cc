@@ -8,12 +8,14 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "base/error.h"
+#include "base/temporary_name.h"
 
 namespace redlite::gguf {
 namespace {
@@ -66,7 +68,7 @@ struct Writer::Impl {
   };
 
   std::string path;
-  std::string temporary;
+  std::optional<TemporaryName> temporary;
   uint64_t alignment;
   int fd = -1;
   std::vector<std::pair<std::string, Value>> metadata;
@@ -152,16 +154,15 @@ Writer::Writer(std::string path, uint32_t alignment) : impl_(std::make_unique<Im
   Impl& w = *impl_;
   w.path = std::move(path);
   w.alignment = alignment;
-  w.temporary = fmt::format("{}.{}.tmp", w.path, ::getpid());
-  w.fd = ::open(w.temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (w.fd < 0) fail("{}: cannot create: {}", w.temporary, std::strerror(errno));
+  w.temporary.emplace(w.path);
+  w.fd = ::open(w.temporary->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (w.fd < 0) fail("{}: cannot create: {}", w.temporary->text(), std::strerror(errno));
   if (alignment != 32) w.metadata.emplace_back("general.alignment", alignment);
 }
 
 Writer::~Writer() {
   if (impl_->fd < 0) return;
   ::close(impl_->fd);
-  ::unlink(impl_->temporary.c_str());
 }
 
 void Writer::add(std::string key, Value value) {
@@ -218,13 +219,8 @@ void Writer::finish() {
   RL_CHECK(w.in_data && w.current == w.tensors.size(), "finish() with {} of {} tensors written", w.current,
            w.tensors.size());
   w.flush();
-  const auto give_up = [&](const char* doing) {
-    const std::string reason = std::strerror(errno);
-    ::unlink(w.temporary.c_str());
-    fail("{}: {} failed: {}", w.path, doing, reason);
-  };
-  if (::close(std::exchange(w.fd, -1)) != 0) give_up("writing");
-  if (::rename(w.temporary.c_str(), w.path.c_str()) != 0) give_up("renaming the finished temporary");
+  if (::close(std::exchange(w.fd, -1)) != 0) fail("{}: writing failed: {}", w.path, std::strerror(errno));
+  w.temporary->rename();
 }
 
 }  // namespace redlite::gguf

@@ -3,7 +3,10 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
+
+#include "base/error.h"
 
 namespace redlite::synth {
 
@@ -69,7 +72,11 @@ void run_pipeline(const std::vector<size_t>& sizes, int threads,
     for (std::thread& t : workers) t.join();
   };
   try {
-    for (int t = 0; t < threads; ++t) workers.emplace_back(work);
+    try {
+      for (int t = 0; t < threads; ++t) workers.emplace_back(work);
+    } catch (const std::system_error& e) {
+      if (workers.empty()) fail("cannot start a thread: {}", e.code().message());  // else fewer will do
+    }
     for (size_t i = 0; i < sizes.size(); ++i) {
       Slot& slot = state.slots[i % state.slots.size()];
       {

@@ -34,7 +34,7 @@ struct Outcome {
 /// A child program whose standard streams are files, so that nothing can block on a full pipe.
 class Child {
  public:
-  explicit Child(const std::vector<std::string>& arguments) {
+  explicit Child(const std::vector<std::string>& arguments, const std::string& stdout_to = "") {
     static int serial = 0;
     base_ = fmt::format("{}redlite_cli_{}_{}", ::testing::TempDir(), ::getpid(), ++serial);
     std::vector<std::string> words{REDLITE_BINARY};
@@ -45,7 +45,8 @@ class Child {
     for (const char* stream : {".out", ".err"}) write_file_atomically(base_ + stream, {});
     pid_ = ::fork();
     if (pid_ == 0) {
-      if (!std::freopen((base_ + ".out").c_str(), "w", stdout)) std::_Exit(126);
+      if (!std::freopen((stdout_to.empty() ? base_ + ".out" : stdout_to).c_str(), "w", stdout))
+        std::_Exit(126);
       if (!std::freopen((base_ + ".err").c_str(), "w", stderr)) std::_Exit(126);
       ::execv(argv[0], argv.data());
       std::_Exit(127);
@@ -128,6 +129,30 @@ TEST(Usage, WrongUsageExitsWithTwo) {
   EXPECT_THAT(size.err, HasSubstr("'lots' is not a number of MiB, 'full' or 'auto'"));
 }
 
+TEST(Usage, NumbersAreChecked) {
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {"generate", kDemo, "--prompt", "x", "--temp", "nan"},
+           {"generate", kDemo, "--prompt", "x", "--threads", "-1"},
+           {"simulate", kDemo, "--memory-gb-s", "nan"},
+           {"simulate", kDemo, "--half-life", "inf"},
+           {"simulate", kDemo, "--cache-mib", "0"},
+           {"kernel-selftest", "--threads", "-1"},
+           {"synth", "/nonexistent/x", "--preset", "tiny", "--threads", "1000000"}}) {
+    const Outcome run = redlite(wrong);
+    EXPECT_EQ(run.status, 2) << ::testing::PrintToString(wrong);
+    EXPECT_THAT(run.err, HasSubstr("is not a number from ")) << ::testing::PrintToString(wrong);
+  }
+}
+
+TEST(Usage, OutputThatCannotBeWrittenIsAnError) {
+  for (const std::vector<std::string>& call : std::vector<std::vector<std::string>>{
+           {"--help"}, {"info", kDemo}, {"generate", kDemo, "-p", "x", "-n", "2"}}) {
+    const Outcome run = Child(call, "/dev/full").wait();
+    EXPECT_EQ(run.status, 1) << ::testing::PrintToString(call);
+    EXPECT_THAT(run.err, HasSubstr("No space left on device")) << ::testing::PrintToString(call);
+  }
+}
+
 TEST(Usage, BadInputGetsOneLineAndStatusOne) {
   const std::string empty = temporary("empty.gguf");
   write_file_atomically(empty, {});
@@ -150,6 +175,16 @@ TEST(Usage, BadInputGetsOneLineAndStatusOne) {
       {"trace", kDemo, "--prompt", "x", "-n", "1", "--out", "/nonexistent/t"},
       {"simulate", empty},
       {"simulate", kDemo},
+      // Outputs are refused before the work, and never take the place of what is read.
+      {"generate", kDemo, "--prompt", "x", "-n", "4", "--stats-json", kDemo},
+      {"logits", kDemo, "--tokens", "1", "--out", kDemo},
+      {"logits", kDemo, "--tokens", "1", "--out", "/dev/null"},
+      {"convert", kDemo, "/dev/null", "--to", "f16"},
+      {"trace", kDemo, "--prompt", "x", "-n", "1", "--out", kDemo},
+      {"trace", kDemo, "--prompt", "x", "-n", "1", "--out", ""},
+      {"trace", kDemo, "--prompt", "x", "-n", "1", "--out", empty, "--plot", empty},
+      {"simulate", empty, "--plot", empty},
+      {"synth", "", "--preset", "tiny"},
   };
   for (const auto& call : calls) {
     const Outcome run = redlite(call);

@@ -1,11 +1,16 @@
 #include "cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <thread>
 #include <vector>
+
+#include "base/error.h"
 
 namespace redlite::cpu {
 namespace {
@@ -72,6 +77,29 @@ TEST(ThreadPool, OversubscriptionDoesNotCollapse) {
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   EXPECT_LT(elapsed.count(), 10.0);
+}
+
+// 8 MiB of stack each: the system refuses before they are all there.
+TEST(ThreadPoolDeathTest, MoreThreadsThanTheSystemAllowsAreAnError) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs the address space";
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "a sanitizer needs the address space";
+#endif
+#endif
+  const auto start_too_many = [] {
+    const rlimit limit{rlim_t{1} << 30, rlim_t{1} << 30};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      const ThreadPool pool(4096);
+    } catch (const Error& e) {
+      std::fputs(e.what(), stderr);
+      std::_Exit(1);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(start_too_many(), ::testing::ExitedWithCode(1), "cannot start 4096 threads, only [0-9]+: ");
 }
 
 TEST(ThreadPool, ZeroMeansTheAvailableCores) {

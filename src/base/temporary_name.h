@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace redlite {
+
+/// The name of the temporary file beside `path` that becomes `path` when it is complete. The file goes with
+/// this object, unless it was renamed, and with the program when SIGINT, SIGTERM or SIGHUP ends it: a
+/// half-written model is gigabytes that nobody will look for.
+class TemporaryName {
+ public:
+  /// `path` must be no special file (file.h) and where a file can be written; otherwise throws Error.
+  explicit TemporaryName(const std::string& path);
+  ~TemporaryName();
+  TemporaryName(const TemporaryName&) = delete;
+  TemporaryName& operator=(const TemporaryName&) = delete;
+
+  const std::string& text() const { return text_; }
+  const char* c_str() const { return text_.c_str(); }
+
+  /// Gives the file its final name. Throws Error.
+  void rename();
+
+ private:
+  std::string path_, text_;
+  size_t place_;  ///< among those that signals remove
+  bool renamed_ = false;
+};
+
+}  // namespace redlite
