@@ -2,10 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <span>
 #include <string>
-#include <string_view>
 
 namespace redlite {
 
@@ -50,16 +48,7 @@ class MappedFile {
 /// Reads a whole (text) file. Throws Error.
 std::string read_text_file(const std::string& path);
 
-/// Whether a path names something that a new file must not take the place of: a device, a pipe, a link.
-bool is_special_file(const std::string& path);
-
-/// Checks, before long work, that a file can be written there: it has a name, its folder exists and lets us,
-/// it is no folder itself and none of `others`, which the same command reads or writes (empty ones: no file).
-/// Throws Error.
-void check_output(const std::string& path, std::initializer_list<std::string_view> others = {});
-
 /// Writes a file so that it is either the old one or the whole new one: a temporary beside it, then rename.
-/// Special files (/dev/stdout, /dev/null) are written where they are. Throws Error, also as check_output().
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace redlite

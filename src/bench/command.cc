@@ -11,10 +11,15 @@
 namespace redlite::bench {
 namespace {
 
+/// What llama-bench prints is far from it.
+constexpr size_t kMostOutput = size_t{16} << 20;
+
+/// At most a little more than kMostOutput.
 std::string rest_of(std::FILE* file) {
   std::string text;
   char block[4096];
-  for (size_t n; (n = std::fread(block, 1, sizeof block, file)) > 0;) text.append(block, n);
+  for (size_t n; text.size() <= kMostOutput && (n = std::fread(block, 1, sizeof block, file)) > 0;)
+    text.append(block, n);
   return text;
 }
 
@@ -34,6 +39,7 @@ std::string run_command(const std::string& command) {
   if (output == nullptr) fail("cannot run {}", quote(command));
   std::string text = rest_of(output);
   const int status = ::pclose(output);
+  if (text.size() > kMostOutput) fail("{} printed more than {} MiB", quote(command), kMostOutput >> 20);
   if (status == 0) return text;
   std::rewind(messages.get());
   const std::string why = last_line(rest_of(messages.get()));

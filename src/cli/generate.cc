@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/output.h"
 #include "base/progress.h"
 #include "cli/commands.h"
 #include "cli/generation_options.h"

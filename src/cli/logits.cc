@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/output.h"
 #include "cli/commands.h"
 #include "cli/npy.h"
 #include "cli/open_runner.h"

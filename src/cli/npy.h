@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "base/temporary_name.h"
+#include "base/output.h"
 
 namespace redlite::cli {
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/output.h"
 #include "base/quote.h"
 #include "cli/commands.h"
 #include "cli/open_runner.h"
@@ -32,6 +33,7 @@ struct SimulateCommand {
   std::vector<std::string> policies, slots, predictors;
   double half_life = Setup().half_life;
   double disk_gb_s = 0, memory_gb_s = 0;
+  std::string kv = RunnerOptions().kv;  ///< of the traced run
   bool check = false, json = false;
 };
 
@@ -71,7 +73,8 @@ std::vector<uint64_t> default_sizes(const trace::Trace& trace) {
 }
 
 /// Misses of the engine when it runs what the trace recorded. Throws Error when its router selects others.
-uint64_t engine_misses(const trace::Trace& trace, const model::Model& model, uint64_t cache_bytes) {
+uint64_t engine_misses(const trace::Trace& trace, const model::Model& model, cpu::KvType kv,
+                       uint64_t cache_bytes) {
   for (const int32_t token : trace.tokens)
     if (token < 0 || token >= model.config().n_vocab)
       fail("{}: the trace has a token {}, which this model has not; it is of another model", model.path(),
@@ -81,6 +84,7 @@ uint64_t engine_misses(const trace::Trace& trace, const model::Model& model, uin
   options.batch = static_cast<int>(*std::max_element(trace.chunks.begin(), trace.chunks.end()));
   options.cache.size = {experts::CacheSize::Kind::Bounded, cache_bytes};
   options.cache.prefetch = false;
+  options.kv = kv;
   cpu::CpuRunner runner(model, options);
   runner.set_tap([&](model::Stage stage, int layer, int first, int width, std::span<const float> ids) {
     if (stage != model::Stage::ExpertIds) return;
@@ -89,8 +93,7 @@ uint64_t engine_misses(const trace::Trace& trace, const model::Model& model, uin
       if (trace.experts(token, layer)[i % static_cast<size_t>(width)] != static_cast<uint16_t>(ids[i])) {
         fail(
             "{}: selects other experts than the trace for token {} in layer {}; trace this model anew, on "
-            "this "
-            "machine",
+            "this machine and with the --kv given here",
             model.path(), token, layer);
       }
     }
@@ -220,7 +223,8 @@ void run(SimulateCommand c) {
   bool equal = true;
   for (const uint64_t mib : c.cache_mib) {
     std::optional<uint64_t> counted;
-    if (c.check) counted = engine_misses(trace, *model, mib * kMiB);
+    if (c.check)
+      counted = engine_misses(trace, *model, c.kv == "f16" ? cpu::KvType::F16 : cpu::KvType::F32, mib * kMiB);
     for (const simulate::Policy policy : named(c.policies, simulate::kPolicies)) {
       for (const simulate::Slots slots : named(c.slots, simulate::kSlots)) {
         for (const simulate::Predictor predictor : named(c.predictors, simulate::kPredictors)) {
@@ -286,6 +290,10 @@ void add_simulate(CLI::App& app) {
   command->add_option("--plot", c->plot, "draw misses over cache size, as SVG")->type_name("FILE");
   CLI::Option* check = command->add_flag(
       "--check", c->check, "run --model in the engine, too, without prefetch, and compare the misses");
+  command->add_option("--kv", c->kv, "type of the attention cache in the run that was traced, for --check")
+      ->type_name("f32|f16")
+      ->check(one_of({"f32", "f16"}))
+      ->capture_default_str();
   command->add_flag("--json", c->json, "print an array with one object a simulation");
   command->callback([=] {
     if (c->check && c->model.empty()) throw CLI::ValidationError("--check needs --model");

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/output.h"
 #include "base/progress.h"
 #include "base/quote.h"
 #include "cli/commands.h"

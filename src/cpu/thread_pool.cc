@@ -61,6 +61,13 @@ int quota_cores() {
   return static_cast<int>((quota + period - 1) / period);
 }
 
+void end(std::vector<std::thread>& workers, std::atomic<bool>& stop, std::atomic<int>& wake) {
+  stop = true;
+  ++wake;
+  wake.notify_all();
+  for (std::thread& worker : workers) worker.join();
+}
+
 }  // namespace
 
 int available_threads() {
@@ -81,21 +88,14 @@ ThreadPool::ThreadPool(int threads) {
     for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker_loop(i); });
   } catch (const std::system_error& e) {
     const size_t started = workers_.size() + 1;
-    stop();
+    end(workers_, stop_, wake_);
     fail("cannot start {} threads, only {}: {}; ask for fewer (--threads)", threads, started,
          e.code().message());
   }
 }
 
 ThreadPool::~ThreadPool() {
-  stop();
-}
-
-void ThreadPool::stop() {
-  stop_ = true;
-  ++wake_;
-  wake_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  end(workers_, stop_, wake_);
 }
 
 void ThreadPool::run_pieces(const Region& region) {

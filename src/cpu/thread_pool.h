@@ -20,8 +20,7 @@ int available_threads();
 /// write only what its piece owns, in an order that does not depend on the thread.
 class ThreadPool {
  public:
-  /// `threads` in all, the calling one included; 0: available_threads(). Throws Error when the system does
-  /// not allow that many.
+  /// `threads` in all, the calling one included; 0: available_threads(). Error if they cannot start.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -53,7 +52,6 @@ class ThreadPool {
     int grain = 1;
   };
 
-  void stop();
   void run_pieces(const Region& region);
   void work(int thread);
   void worker_loop(int thread);

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/temporary_name.h"
+#include "base/output.h"
 
 namespace redlite::gguf {
 namespace {

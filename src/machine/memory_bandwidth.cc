@@ -69,6 +69,9 @@ uint64_t read_all(std::span<const uint64_t> words) {
 
 double memory_bandwidth(int threads, int passes, size_t most_bytes) {
   RL_CHECK(threads > 0 && passes > 0, "{} threads, {} passes", threads, passes);
+  // More threads than cores read no faster, and take their turns.
+  if (const auto cores = static_cast<int>(std::thread::hardware_concurrency()); cores > 0)
+    threads = std::min(threads, cores);
   const size_t room = available_memory() / 8;
   if (room < kLeastBytes)
     fail("too little free memory to measure its speed: {} MiB are needed", 8 * kLeastBytes >> 20);
@@ -78,7 +81,14 @@ double memory_bandwidth(int threads, int passes, size_t most_bytes) {
   const HugeMemory memory(share * n);
 
   std::atomic<uint64_t> sink = 0;
-  std::barrier start(threads + 1), end(threads + 1);
+  // The clock is read by whoever arrives last, before anybody goes on: another thread would read it late.
+  std::chrono::steady_clock::time_point began;
+  std::barrier start(threads, [&]() noexcept { began = std::chrono::steady_clock::now(); });
+  double best = 0;
+  std::barrier end(threads, [&]() noexcept {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    best = std::max(best, static_cast<double>(share * n) / seconds);
+  });
   const auto read_share = [&](size_t thread) {
     std::byte* const data = memory.data() + share * thread;
     // Each thread touches its own part first, so that it lies near.
@@ -89,15 +99,9 @@ double memory_bandwidth(int threads, int passes, size_t most_bytes) {
       end.arrive_and_wait();
     }
   };
-  std::vector<std::jthread> readers;
-  for (size_t t = 0; t < n; ++t) readers.emplace_back(read_share, t);
-  double best = 0;
-  for (int pass = 0; pass < passes; ++pass) {
-    start.arrive_and_wait();
-    const auto begin = std::chrono::steady_clock::now();
-    end.arrive_and_wait();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    best = std::max(best, static_cast<double>(share * n) / seconds);
+  {
+    std::vector<std::jthread> readers;
+    for (size_t t = 0; t < n; ++t) readers.emplace_back(read_share, t);
   }
   return best;
 }

@@ -1,4 +1,5 @@
 #include "base/file.h"
+#include "base/output.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

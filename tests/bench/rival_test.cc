@@ -28,6 +28,10 @@ TEST(Command, GivesWhatWasPrinted) {
   EXPECT_EQ(run_command("true"), "");
 }
 
+TEST(Command, EndlessOutputIsAnError) {
+  EXPECT_THAT([] { run_command("yes"); }, ThrowsMessage<Error>(HasSubstr("printed more than 16 MiB")));
+}
+
 TEST(Command, FailuresNameStatusAndLastMessage) {
   EXPECT_THAT([] { run_command("echo first >&2; echo 'no such model' >&2; exit 3"); },
               ThrowsMessage<Error>(HasSubstr("exited with status 3: 'no such model'")));

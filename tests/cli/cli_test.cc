@@ -317,5 +317,19 @@ TEST(Trace, SimulatedMissesAreTheEngines) {
   for (const std::string& path : {trace, heat, curves}) std::filesystem::remove(path);
 }
 
+TEST(Trace, IsCheckedWithTheAttentionCacheOfTheRun) {
+  const std::string path = temporary("kv.trace");
+  for (const std::vector<std::string>& kv : {std::vector<std::string>{}, {"--kv", "f32"}, {"--kv", "f16"}}) {
+    const Outcome traced = redlite(with(
+        {"trace", kDemo, "--prompt", "Once upon a time", "-n", "400", "--ignore-eos", "--out", path}, kv));
+    ASSERT_EQ(traced.status, 0) << traced.err;
+    const Outcome checked = redlite(with({"simulate", path, "--model", kDemo, "--check", "--cache-mib", "4",
+                                          "--disk-gb-s", "2", "--memory-gb-s", "20"},
+                                         kv));
+    EXPECT_EQ(checked.status, 0) << ::testing::PrintToString(kv) << checked.err;
+  }
+  std::filesystem::remove(path);
+}
+
 }  // namespace
 }  // namespace redlite

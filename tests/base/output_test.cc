@@ -1,4 +1,4 @@
-#include "base/temporary_name.h"
+#include "base/output.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

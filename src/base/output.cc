@@ -1,6 +1,7 @@
-#include "base/temporary_name.h"
+#include "base/output.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -8,9 +9,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "base/error.h"
-#include "base/file.h"
 
 namespace redlite {
 namespace {
@@ -54,6 +56,33 @@ size_t find_place(const std::string& name) {
 }
 
 }  // namespace
+
+bool is_special_file(const std::string& path) {
+  struct stat st {};
+  return ::lstat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+void check_output(const std::string& path, std::initializer_list<std::string_view> others) {
+  namespace fs = std::filesystem;
+  if (path.empty()) fail("the name of the file to write is empty");
+  std::error_code error;
+  if (fs::is_directory(path, error)) fail("{}: cannot be written: it is a directory; name a file", path);
+  const fs::path absolute = fs::weakly_canonical(path, error);
+  for (const std::string_view other : others) {
+    if (other.empty()) continue;
+    const bool same = fs::equivalent(path, other, error) ||  // one file by two names, or neither exists yet
+                      (!absolute.empty() && fs::weakly_canonical(other, error) == absolute);
+    if (same) fail("{}: this command reads or writes it, too; name another file to write", path);
+  }
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  const bool in_place = is_special_file(path);
+  if (!in_place && !fs::is_directory(folder, error))
+    fail("{}: cannot be written: there is no folder {}", path, folder);
+  if (in_place ? ::access(path.c_str(), W_OK) != 0 && errno != ENOENT
+               : ::access(folder.c_str(), W_OK | X_OK) != 0)
+    fail("{}: cannot be written: {}", path, std::strerror(errno));
+}
 
 TemporaryName::TemporaryName(const std::string& path)
     : path_(path), text_(fmt::format("{}.{}.tmp", path, ::getpid())) {
