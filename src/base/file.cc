@@ -16,7 +16,7 @@
 namespace redlite {
 
 File::File(const std::string& path) : path_(path) {
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // or a pipe would be waited for
   if (fd_ < 0) fail("{}: cannot open: {}", path, std::strerror(errno));
   struct stat st {};
   if (::fstat(fd_, &st) != 0 || !S_ISREG(st.st_mode)) {
@@ -24,6 +24,7 @@ File::File(const std::string& path) : path_(path) {
     ::close(std::exchange(fd_, -1));
     fail("{}: cannot read: {}", path, reason);
   }
+  ::fcntl(fd_, F_SETFL, 0);  // io_uring would not wait either
   size_ = static_cast<uint64_t>(st.st_size);
 }
 

@@ -36,7 +36,12 @@ std::vector<model::Token> read_prompt(const PromptOptions& options, const model:
                                       const tokenizer::Tokenizer& tokenizer) {
   if (!options.tokens.empty()) return parse_tokens(options.tokens, model.config().n_vocab);
   const std::string text = options.file.empty() ? options.text : read_text_file(options.file);
-  if (options.chat) return chat::encode(tokenizer, chat::render_user_message(model.file(), text));
+  if (options.chat) {
+    std::vector<model::Token> tokens = chat::encode(tokenizer, chat::render_user_message(model.file(), text));
+    if (tokens.empty())
+      fail("{}: its chat template makes nothing of this message; leave out --chat", model.path());
+    return tokens;
+  }
   std::vector<model::Token> tokens = tokenizer.encode(text, /*parse_special=*/false);
   if (tokenizer.bos() >= 0) tokens.insert(tokens.begin(), tokenizer.bos());
   if (tokens.empty()) fail("the prompt is empty: give --prompt, --prompt-file or --tokens some text");

@@ -70,6 +70,8 @@ TEST(File, SpecialFilesAreWrittenAndNotReplaced) {
 
   // Not with a real device: where the code is wrong and the user is root, it would be gone.
   ASSERT_EQ(::mkfifo(link.c_str(), 0600), 0);
+  EXPECT_THAT(error_of([&] { File{link}; }), HasSubstr("not a regular file"))
+      << "without waiting for a writer";
   const int reader = ::open(link.c_str(), O_RDONLY | O_NONBLOCK);
   write_file_atomically(link, std::as_bytes(std::span(text)));
   EXPECT_TRUE(is_special_file(link));
