@@ -43,7 +43,8 @@ struct RunnerOptions {
   int threads = 0;  ///< 0: one for each core
 };
 
-/// Declares --backend, --cache-mib, --residency, --prefetch, --io, --kv, --kernels, --context, --batch and --threads.
+/// Declares --backend, --cache-mib, --residency, --prefetch, --io, --kv, --kernels, --context, --batch and
+/// --threads.
 void add_runner_options(CLI::App& command, RunnerOptions& options);
 
 /// Token ids from "1,2,3" or "@file" (the same, or ids separated by white space or brackets as JSON has
