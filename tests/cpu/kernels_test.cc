@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "quant/random_blocks.h"
 #include "cpu/kernels/layout.h"
 #include "model/router.h"
 #include "quant/blocks.h"
 #include "quant/decode.h"
+#include "quant/random_blocks.h"
 
 namespace redlite::cpu {
 namespace {
