@@ -61,6 +61,10 @@ void jump(void* context, [[maybe_unused]] Fiber* to, Passed passed, [[maybe_unus
 FiberPool::~FiberPool() {
   for (const std::unique_ptr<Fiber>& fiber : all_) {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+#ifdef REDLITE_ASAN
+    // Else whatever is mapped here next, a file say, would count as an old frame's guard.
+    __asan_unpoison_memory_region(fiber->low, fiber->size);
+#endif
     munmap(fiber->low - page, fiber->size + page);
 #ifdef REDLITE_TSAN
     __tsan_destroy_fiber(fiber->tsan);

@@ -147,7 +147,14 @@ inline T group_fold(const char* what, const char* file, int line, T value, Funct
 }
 template <int Width = 32, typename T>
 inline T warp_sum(T value, RL_PLACE) {
-  return group_fold<Width>("warp_sum", file, line, value, [](T a, T b) { return static_cast<T>(a + b); });
+  return group_fold<Width>("warp_sum", file, line, value, [](T a, T b) {
+    if constexpr (std::is_integral_v<T>) {  // which wraps round, as on a GPU
+      using Unsigned = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+    } else {
+      return static_cast<T>(a + b);
+    }
+  });
 }
 /// The same for a width that the compiler does not know: a power of two, the same for all threads.
 template <typename T>
