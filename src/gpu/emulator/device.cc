@@ -105,9 +105,16 @@ class EmulatorDevice : public Device {
     if (bytes > free_memory()) fail("the emulator's memory is full");
     return keep(bytes);
   }
-  void do_free(void* address, size_t) noexcept override { blocks_.erase(address); }
+  // Like CUDA's, they wait: an error may leave buffers behind into which something is still copied.
+  void do_free(void* address, size_t) noexcept override {
+    executor_.drain();
+    blocks_.erase(address);
+  }
   void* do_allocate_host(size_t bytes, void** on_device) override { return *on_device = keep(bytes); }
-  void do_free_host(void* address, size_t) noexcept override { blocks_.erase(address); }
+  void do_free_host(void* address, size_t) noexcept override {
+    executor_.drain();
+    blocks_.erase(address);
+  }
   void* do_register(void* address, size_t, bool) override { return address; }
   void do_unregister(void*, size_t) noexcept override {}
 

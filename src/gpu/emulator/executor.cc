@@ -44,6 +44,11 @@ bool Executor::done(const NodePtr& node) {
   return node->done;
 }
 
+void Executor::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !busy_ && (pending_.empty() || !failure_.empty()); });
+}
+
 void Executor::throw_failure() {
   const std::lock_guard lock(mutex_);
   if (!failure_.empty()) throw Error(failure_);
@@ -66,6 +71,7 @@ void Executor::loop() {
     const size_t chosen = ready[random_() % ready.size()];
     const NodePtr node = pending_[chosen];
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(chosen));
+    busy_ = true;
     lock.unlock();
     std::string failure;
     try {
@@ -74,6 +80,7 @@ void Executor::loop() {
       failure = e.what();
     }
     lock.lock();
+    busy_ = false;
     node->work = nullptr;
     node->after.clear();
     node->done = true;

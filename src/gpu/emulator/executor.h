@@ -50,6 +50,8 @@ class Executor {
   /// False if `node` is still not done after `limit`. Throws the failure, if there was one.
   bool wait(const NodePtr& node, std::chrono::milliseconds limit);
   bool done(const NodePtr& node);
+  /// Waits until nothing runs, nor ever will of what was submitted.
+  void drain();
   void throw_failure();
 
   // For the work of nodes:
@@ -69,6 +71,7 @@ class Executor {
   std::vector<NodePtr> pending_;
   std::string failure_;
   bool stop_ = false;
+  bool busy_ = false;
 
   // The executing thread's own.
   std::mt19937_64 random_;
