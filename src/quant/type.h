@@ -6,6 +6,16 @@
 #include <string>
 #include <string_view>
 
+// clang-format off
+/// X(name) for every type, for code that needs each one as a constant.
+#define RL_FOR_EACH_TYPE(X) \
+  X(F32) X(F16) X(BF16) \
+  X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) \
+  X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) \
+  X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ1_S) X(IQ1_M) \
+  X(IQ4_NL) X(IQ4_XS) X(MXFP4)
+// clang-format on
+
 namespace redlite::quant {
 
 /// The tensor types we read, with GGUF's ids (ggml_type).

@@ -21,20 +21,11 @@ using experts::ExpertCache;
 using model::LogitsFor;
 using model::Stage;
 using model::Token;
+using redlite::testing::some_tokens;
 using redlite::testing::TemporaryModel;
 using redlite::testing::TinyModel;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-
-std::vector<Token> some_tokens(int n, int n_vocab) {
-  std::vector<Token> tokens;
-  uint32_t seed = 1;
-  for (int i = 0; i < n; ++i) {
-    seed = seed * 1664525 + 1013904223;
-    tokens.push_back(static_cast<Token>((seed >> 8) % static_cast<uint32_t>(n_vocab)));
-  }
-  return tokens;
-}
 
 size_t best(std::span<const float> logits) {
   return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());

@@ -236,4 +236,14 @@ void TinyModel::write(const std::string& path) const {
   writer.finish();
 }
 
+std::vector<model::Token> some_tokens(int n, int n_vocab) {
+  std::vector<model::Token> tokens;
+  uint32_t seed = 1;
+  for (int i = 0; i < n; ++i) {
+    seed = seed * 1664525 + 1013904223;
+    tokens.push_back(static_cast<model::Token>((seed >> 8) % static_cast<uint32_t>(n_vocab)));
+  }
+  return tokens;
+}
+
 }  // namespace redlite::testing

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gguf/gguf.h"
+#include "model/runner.h"
 
 namespace redlite::testing {
 
@@ -58,5 +59,8 @@ class TinyModel {
 
   std::string architecture_;
 };
+
+/// n pseudo-random tokens below n_vocab, the same ones every time.
+std::vector<model::Token> some_tokens(int n, int n_vocab);
 
 }  // namespace redlite::testing

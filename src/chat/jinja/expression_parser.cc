@@ -304,14 +304,18 @@ ExpressionPtr ExpressionParser::read_postfix(ExpressionPtr value) {
     } else if (take_operator("[")) {
       value = read_subscript(std::move(value));
     } else if (is_operator("(")) {
-      ExpressionPtr call = make(Node::Call, value->offset);
-      call->operands.push_back(std::move(value));
-      call->arguments = read_arguments();
-      value = finish(std::move(call));
+      value = read_call(std::move(value));
     } else {
       return value;
     }
   }
+}
+
+ExpressionPtr ExpressionParser::read_call(ExpressionPtr value) {
+  ExpressionPtr call = make(Node::Call, value->offset);
+  call->operands.push_back(std::move(value));
+  call->arguments = read_arguments();
+  return finish(std::move(call));
 }
 
 ExpressionPtr ExpressionParser::read_attribute(ExpressionPtr value) {
@@ -402,10 +406,7 @@ ExpressionPtr ExpressionParser::read_filters_and_tests(ExpressionPtr value) {
     } else if (take_name("is")) {
       value = read_test(std::move(value));
     } else if (is_operator("(")) {
-      ExpressionPtr call = make(Node::Call, value->offset);
-      call->operands.push_back(std::move(value));
-      call->arguments = read_arguments();
-      value = finish(std::move(call));
+      value = read_call(std::move(value));
     } else {
       return value;
     }

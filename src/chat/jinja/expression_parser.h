@@ -73,6 +73,7 @@ class ExpressionParser {
   ExpressionPtr read_dict(const Token& open);
   ExpressionPtr read_postfix(ExpressionPtr value);
   ExpressionPtr read_subscript(ExpressionPtr value);
+  ExpressionPtr read_call(ExpressionPtr value);
   ExpressionPtr read_attribute(ExpressionPtr value);
   ExpressionPtr read_test(ExpressionPtr value);
   ExpressionPtr read_filters_and_tests(ExpressionPtr value);

@@ -60,29 +60,7 @@ RL_RUN void MatVec<T>::run(const Params& p, Shared& shared) {
   }
 }
 
-#define RL_FOR_TYPE(type) RL_KERNEL(MatVec<quant::Type::type>)
-RL_FOR_TYPE(F32);
-RL_FOR_TYPE(F16);
-RL_FOR_TYPE(BF16);
-RL_FOR_TYPE(Q4_0);
-RL_FOR_TYPE(Q4_1);
-RL_FOR_TYPE(Q5_0);
-RL_FOR_TYPE(Q5_1);
-RL_FOR_TYPE(Q8_0);
-RL_FOR_TYPE(Q2_K);
-RL_FOR_TYPE(Q3_K);
-RL_FOR_TYPE(Q4_K);
-RL_FOR_TYPE(Q5_K);
-RL_FOR_TYPE(Q6_K);
-RL_FOR_TYPE(IQ2_XXS);
-RL_FOR_TYPE(IQ2_XS);
-RL_FOR_TYPE(IQ2_S);
-RL_FOR_TYPE(IQ3_XXS);
-RL_FOR_TYPE(IQ3_S);
-RL_FOR_TYPE(IQ1_S);
-RL_FOR_TYPE(IQ1_M);
-RL_FOR_TYPE(IQ4_NL);
-RL_FOR_TYPE(IQ4_XS);
-RL_FOR_TYPE(MXFP4);
+#define RL_FOR_TYPE(type) RL_KERNEL(MatVec<quant::Type::type>);
+RL_FOR_EACH_TYPE(RL_FOR_TYPE)
 
 }  // namespace redlite::gpu

@@ -79,30 +79,8 @@ RL_DEVICE inline void multiply_rows(const DeviceMatrix& m, int first, int n, con
   switch (m.type) {
 #define RL_CASE(T)     \
   case quant::Type::T: \
-    return detail::multiply_rows<quant::Type::T>(m, first, end, x, books, out)
-    RL_CASE(F32);
-    RL_CASE(F16);
-    RL_CASE(BF16);
-    RL_CASE(Q4_0);
-    RL_CASE(Q4_1);
-    RL_CASE(Q5_0);
-    RL_CASE(Q5_1);
-    RL_CASE(Q8_0);
-    RL_CASE(Q2_K);
-    RL_CASE(Q3_K);
-    RL_CASE(Q4_K);
-    RL_CASE(Q5_K);
-    RL_CASE(Q6_K);
-    RL_CASE(IQ2_XXS);
-    RL_CASE(IQ2_XS);
-    RL_CASE(IQ2_S);
-    RL_CASE(IQ3_XXS);
-    RL_CASE(IQ3_S);
-    RL_CASE(IQ1_S);
-    RL_CASE(IQ1_M);
-    RL_CASE(IQ4_NL);
-    RL_CASE(IQ4_XS);
-    RL_CASE(MXFP4);
+    return detail::multiply_rows<quant::Type::T>(m, first, end, x, books, out);
+    RL_FOR_EACH_TYPE(RL_CASE)
 #undef RL_CASE
   }
 }
