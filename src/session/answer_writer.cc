@@ -25,12 +25,12 @@ AnswerWriter::Step AnswerWriter::step(std::span<const float> logits) {
     allowed = filtered_;
   }
   const model::Token token = sampler_.sample(allowed);
-  if (request_.filter) request_.filter->accept(token);
   if (!request_.ignore_end && tokenizer_.is_end(token)) {
     finish(step, FinishReason::End);
     return step;
   }
   sampler_.accept(token);
+  if (request_.filter) request_.filter->accept(token);
   ++n_tokens_;
   step.piece.tokens.push_back(describe(token, logits));
   step.piece.text = stop_.push(decoder_.push(token));
