@@ -43,11 +43,17 @@ struct GpuRunner::Impl {
   /// Puts the kernels of a forward pass of n tokens into the stream; logits[n_logits][n_vocab] of the last
   /// n_logits of them go to the host.
   void encode(int n, int n_logits);
+  // Its parts, in this order; the embeddings and Step are the host's to put in place.
+  void encode_embedding(int n);
+  void encode_mixer(int l, int n);    ///< with the router behind it
+  void encode_experts(int l, int n);  ///< of the slots that the router found, or that were filled since
+  void encode_output(int n, int n_logits);
   /// Runs it for the tokens.
   void forward_chunk(std::span<const Token> tokens, int n_logits);
 
   template <typename K>
-  void launch(Dim3 grid, size_t dynamic_shared, const typename K::Params& params) {
+  void launch(Dim3 grid, size_t dynamic_shared, typename K::Params params) {
+    if constexpr (requires { params.skip; }) params.skip = skip;
     stream->launch<K>(
         {.grid = grid, .threads = kStepThreads, .dynamic_shared = dynamic_shared, .early_start = true},
         params);
@@ -68,23 +74,28 @@ struct GpuRunner::Impl {
   Scratch scratch;
   std::unique_ptr<Graph> decode;  ///< encode(1, 1), captured
 
+  const uint32_t* skip = nullptr;  ///< the early-out flag of every kernel; nullptr: none
   int position = 0;
   uint32_t flip = 0;  ///< Step::flip of the next pass
   const model::Tap* tap = nullptr;
   std::vector<float> logits;  ///< of the last call, where they are of several chunks
 };
 
-// The whole model for n tokens whose embeddings and Step the host has put in place.
 void GpuRunner::Impl::encode(int n, int n_logits) {
+  encode_embedding(n);
+  for (int l = 0; l < config.n_layers; ++l) {
+    encode_mixer(l, n);
+    encode_experts(l, n);
+  }
+  if (n_logits > 0) encode_output(n, n_logits);
+}
+
+// x[n][n_embd], the residual; rope[n][rope_dims]
+void GpuRunner::Impl::encode_embedding(int n) {
   const model::Config& c = config;
   const Scratch& s = scratch;
   const uint32_t tokens = static_cast<uint32_t>(n);
   const int n_embd = c.n_embd;
-  const Codebooks* books = weights.codebooks();
-  const bool cached = weights.residency() == Residency::device;
-  const int32_t* slots = cached ? s.slots : s.ids;  // of the selected experts
-
-  // x[n][n_embd], the residual; rope[n][rope_dims]
   launch<Embed>({tokens}, 0,
                 {.host_step = s.host_step.on_device<Step>(),
                  .host_x = s.host_x.on_device<float>(),
@@ -95,162 +106,182 @@ void GpuRunner::Impl::encode(int n, int n_logits) {
                  .n_embd = n_embd,
                  .rope_dims = c.rope_dims});
   show(Stage::Embedding, -1, n_embd, n, s.x);
+}
 
-  for (int l = 0; l < c.n_layers; ++l) {
-    const DeviceLayer& w = weights.layer(l);
-    float* const shown = tapped() ? s.shown : nullptr;
-    const ProjectInput mixer_input{.kind = ProjectInput::Kind::Norm,
-                                   .x = s.x,
-                                   .n = n_embd,
-                                   .weight = w.attn_norm,
-                                   .eps = c.rms_eps,
-                                   .shown = shown};
-    if (c.layers[static_cast<size_t>(l)] == LayerKind::Attention) {
-      const DeviceAttention& a = w.attention;
-      const int q_stride = c.head_dim * (c.gated_attention ? 2 : 1), group = c.n_heads / c.n_kv_heads;
-      const int k_offset = c.n_heads * q_stride, v_offset = k_offset + c.n_kv_heads * c.head_dim;
+void GpuRunner::Impl::encode_mixer(int l, int n) {
+  const model::Config& c = config;
+  const Scratch& s = scratch;
+  const uint32_t tokens = static_cast<uint32_t>(n);
+  const int n_embd = c.n_embd;
+  const DeviceLayer& w = weights.layer(l);
+  float* const shown = tapped() ? s.shown : nullptr;
+  const ProjectInput mixer_input{.kind = ProjectInput::Kind::Norm,
+                                 .x = s.x,
+                                 .n = n_embd,
+                                 .weight = w.attn_norm,
+                                 .eps = c.rms_eps,
+                                 .shown = shown};
+  if (c.layers[static_cast<size_t>(l)] == LayerKind::Attention) {
+    const DeviceAttention& a = w.attention;
+    const int q_stride = c.head_dim * (c.gated_attention ? 2 : 1), group = c.n_heads / c.n_kv_heads;
+    const int k_offset = c.n_heads * q_stride, v_offset = k_offset + c.n_kv_heads * c.head_dim;
 
-      // proj[n][q (per head q, gate) | k | v]
-      project(mixer_input, a.qkv, n, s.proj, nullptr, s.proj_width);
-      show(Stage::MixerInput, l, n_embd, n, shown);
+    // proj[n][q (per head q, gate) | k | v]
+    project(mixer_input, a.qkv, n, s.proj, nullptr, s.proj_width);
+    show(Stage::MixerInput, l, n_embd, n, shown);
 
-      // keys and values appended; parts[n][n_heads][parts][head_dim]
-      launch<Attend>({static_cast<uint32_t>(c.n_kv_heads), static_cast<uint32_t>(s.attend_parts), tokens},
-                     Attend::dynamic_shared(group, c.head_dim),
-                     {.proj = s.proj,
-                      .q_norm = a.q_norm,
-                      .k_norm = a.k_norm,
-                      .rope = s.rope,
-                      .keys = sequence.keys(l),
-                      .values = sequence.values(l),
-                      .part_max = s.part_max,
-                      .part_sum = s.part_sum,
-                      .part_values = s.part_values,
-                      .step = s.step,
-                      .proj_stride = s.proj_width,
-                      .q_stride = q_stride,
-                      .k_offset = k_offset,
-                      .v_offset = v_offset,
-                      .capacity = sequence.capacity(),
-                      .head_dim = c.head_dim,
-                      .rope_dims = c.rope_dims,
-                      .group = group,
-                      .half_kv = sequence.half_kv(),
-                      .eps = c.rms_eps});
-      // core[n][n_heads][head_dim]
-      launch<AttendCombine>({static_cast<uint32_t>(c.n_heads), tokens}, 0,
-                            {.part_max = s.part_max,
-                             .part_sum = s.part_sum,
-                             .part_values = s.part_values,
-                             .gate = c.gated_attention ? s.proj + c.head_dim : nullptr,
-                             .core = s.core,
-                             .step = s.step,
-                             .max_parts = s.attend_parts,
-                             .gate_stride = s.proj_width,
-                             .gate_head_stride = q_stride,
-                             .core_stride = c.n_heads * c.head_dim,
-                             .head_dim = c.head_dim});
-      // x[n][n_embd] += output * core
-      project({.kind = ProjectInput::Kind::Plain, .x = s.core, .n = c.n_heads * c.head_dim}, a.output, n,
-              shown, s.x, n_embd);
-    } else {
-      const DeviceDeltaNet& d = w.delta;
+    // keys and values appended; parts[n][n_heads][parts][head_dim]
+    launch<Attend>({static_cast<uint32_t>(c.n_kv_heads), static_cast<uint32_t>(s.attend_parts), tokens},
+                   Attend::dynamic_shared(group, c.head_dim),
+                   {.proj = s.proj,
+                    .q_norm = a.q_norm,
+                    .k_norm = a.k_norm,
+                    .rope = s.rope,
+                    .keys = sequence.keys(l),
+                    .values = sequence.values(l),
+                    .part_max = s.part_max,
+                    .part_sum = s.part_sum,
+                    .part_values = s.part_values,
+                    .step = s.step,
+                    .proj_stride = s.proj_width,
+                    .q_stride = q_stride,
+                    .k_offset = k_offset,
+                    .v_offset = v_offset,
+                    .capacity = sequence.capacity(),
+                    .head_dim = c.head_dim,
+                    .rope_dims = c.rope_dims,
+                    .group = group,
+                    .half_kv = sequence.half_kv(),
+                    .eps = c.rms_eps});
+    // core[n][n_heads][head_dim]
+    launch<AttendCombine>({static_cast<uint32_t>(c.n_heads), tokens}, 0,
+                          {.part_max = s.part_max,
+                           .part_sum = s.part_sum,
+                           .part_values = s.part_values,
+                           .gate = c.gated_attention ? s.proj + c.head_dim : nullptr,
+                           .core = s.core,
+                           .step = s.step,
+                           .max_parts = s.attend_parts,
+                           .gate_stride = s.proj_width,
+                           .gate_head_stride = q_stride,
+                           .core_stride = c.n_heads * c.head_dim,
+                           .head_dim = c.head_dim});
+    // x[n][n_embd] += output * core
+    project({.kind = ProjectInput::Kind::Plain, .x = s.core, .n = c.n_heads * c.head_dim}, a.output, n, shown,
+            s.x, n_embd);
+  } else {
+    const DeviceDeltaNet& d = w.delta;
 
-      // proj[n][q | k | v | z | beta | alpha], or as the file has them: DeltaHead
-      project(mixer_input, d.in, n, s.proj, nullptr, s.proj_width);
-      show(Stage::MixerInput, l, n_embd, n, shown);
+    // proj[n][q | k | v | z | beta | alpha], or as the file has them: DeltaHead
+    project(mixer_input, d.in, n, s.proj, nullptr, s.proj_width);
+    show(Stage::MixerInput, l, n_embd, n, shown);
 
-      // core[n][n_v_heads][state_dim]; states and histories advance
-      launch<DeltaStep>(DeltaStep::grid(c.n_v_heads, c.state_dim), 0,
-                        {.proj = s.proj,
-                         .heads = d.heads,
-                         .conv = d.conv,
-                         .dt = d.dt,
-                         .a = d.a,
-                         .history = sequence.history(l),
-                         .state = sequence.matrices(l),
-                         .core = s.core,
-                         .step = s.step,
-                         .proj_stride = s.proj_width,
-                         .core_stride = c.value_dim(),
-                         .n_tokens = n,
-                         .taps = c.conv_kernel,
-                         .conv_dim = c.conv_dim(),
-                         .key_dim = c.key_dim(),
-                         .dim = c.state_dim,
-                         .eps = c.rms_eps});
-      // x[n][n_embd] += output * (norm(core) * SiLU(z))
-      project({.kind = ProjectInput::Kind::GatedNorm,
-               .x = s.core,
-               .n = c.value_dim(),
-               .weight = d.norm,
-               .eps = c.rms_eps,
-               .dim = c.state_dim,
-               .proj = s.proj,
-               .heads = d.heads,
-               .proj_stride = s.proj_width},
-              d.output, n, shown, s.x, n_embd);
-    }
-    show(Stage::MixerOutput, l, n_embd, n, shown);
+    // core[n][n_v_heads][state_dim]; states and histories advance
+    launch<DeltaStep>(DeltaStep::grid(c.n_v_heads, c.state_dim), 0,
+                      {.proj = s.proj,
+                       .heads = d.heads,
+                       .conv = d.conv,
+                       .dt = d.dt,
+                       .a = d.a,
+                       .history = sequence.history(l),
+                       .state = sequence.matrices(l),
+                       .core = s.core,
+                       .step = s.step,
+                       .proj_stride = s.proj_width,
+                       .core_stride = c.value_dim(),
+                       .n_tokens = n,
+                       .taps = c.conv_kernel,
+                       .conv_dim = c.conv_dim(),
+                       .key_dim = c.key_dim(),
+                       .dim = c.state_dim,
+                       .eps = c.rms_eps});
+    // x[n][n_embd] += output * (norm(core) * SiLU(z))
+    project({.kind = ProjectInput::Kind::GatedNorm,
+             .x = s.core,
+             .n = c.value_dim(),
+             .weight = d.norm,
+             .eps = c.rms_eps,
+             .dim = c.state_dim,
+             .proj = s.proj,
+             .heads = d.heads,
+             .proj_stride = s.proj_width},
+            d.output, n, shown, s.x, n_embd);
+  }
+  show(Stage::MixerOutput, l, n_embd, n, shown);
 
-    // h[n][n_embd], the experts' input; router[n][n_experts (+ 1)], ids and shares of the selected experts
-    const int n_rows = c.n_experts + (w.experts.has_shared ? 1 : 0);
-    launch<Route>({Route::blocks(n_rows), tokens}, Route::dynamic_shared(n_embd),
-                  {.x = s.x,
-                   .weight = w.ffn_norm,
-                   .router = w.router,
-                   .input = s.h,
-                   .logits = s.router,
-                   .ids = s.ids,
-                   .shares = s.shares,
-                   .slots = cached ? s.slots : nullptr,
-                   .table = w.table,
-                   .tickets = s.tickets,
-                   .eps = c.rms_eps,
-                   .scale = c.expert_weights_scale,
-                   .n = n_embd,
-                   .n_experts = c.n_experts,
-                   .n_used = c.n_experts_used,
-                   .n_rows = n_rows});
-    if (cached) {
-      launch<CopyExperts>({CopyExperts::kBlocks}, 0,
-                          {.n_copies = w.table.n_copies,
-                           .copies = w.table.copies,
-                           .from = w.host,
-                           .slots = const_cast<std::byte*>(w.experts.slot.gate.planes.data),
-                           .slot_bytes = w.experts.slot_bytes});
-    }
-    show(Stage::FfnInput, l, n_embd, n, s.h);
-    if (tapped()) show_route(l, n);
+  // h[n][n_embd], the experts' input; router[n][n_experts (+ 1)], ids and shares of the selected experts
+  const int n_rows = c.n_experts + (w.experts.has_shared ? 1 : 0);
+  launch<Route>({Route::blocks(n_rows), tokens}, Route::dynamic_shared(n_embd),
+                {.x = s.x,
+                 .weight = w.ffn_norm,
+                 .router = w.router,
+                 .input = s.h,
+                 .logits = s.router,
+                 .ids = s.ids,
+                 .shares = s.shares,
+                 .slots = weights.residency() == Residency::device ? s.slots : nullptr,
+                 .table = w.table,
+                 .tickets = s.tickets,
+                 .eps = c.rms_eps,
+                 .scale = c.expert_weights_scale,
+                 .n = n_embd,
+                 .n_experts = c.n_experts,
+                 .n_used = c.n_experts_used,
+                 .n_rows = n_rows});
+  show(Stage::FfnInput, l, n_embd, n, s.h);
+  if (tapped()) show_route(l, n);
+}
 
-    // hidden[n][n_all][ff] = SiLU(gate * h) . (up * h)
-    const uint32_t n_all = static_cast<uint32_t>(w.experts.n_all());
-    launch<ExpertsGateUp>({ExpertsGateUp::blocks(std::max(c.expert_ff, c.shared_ff)), n_all, tokens},
-                          activation_bytes(n_embd),
-                          {.experts = w.experts,
-                           .input = s.h,
-                           .slots = slots,
-                           .hidden = s.hidden,
-                           .codebooks = books,
-                           .hidden_stride = s.hidden_stride,
-                           .n = n_embd});
-    // x[n][n_embd] += sum of shares * (down * hidden)
-    launch<ExpertsDown>({ExpertsDown::blocks(n_embd), tokens}, n_all * activation_bytes(s.hidden_stride),
+void GpuRunner::Impl::encode_experts(int l, int n) {
+  const model::Config& c = config;
+  const Scratch& s = scratch;
+  const DeviceLayer& w = weights.layer(l);
+  const uint32_t tokens = static_cast<uint32_t>(n);
+  const int n_embd = c.n_embd;
+  const Codebooks* books = weights.codebooks();
+  const bool cached = weights.residency() == Residency::device;
+  const int32_t* slots = cached ? s.slots : s.ids;  // of the selected experts
+  float* const shown = tapped() ? s.shown : nullptr;
+
+  if (cached) {
+    launch<CopyExperts>({CopyExperts::kBlocks}, 0,
+                        {.n_copies = w.table.n_copies,
+                         .copies = w.table.copies,
+                         .from = w.host,
+                         .slots = const_cast<std::byte*>(w.experts.slot.gate.planes.data),
+                         .slot_bytes = w.experts.slot_bytes});
+  }
+  // hidden[n][n_all][ff] = SiLU(gate * h) . (up * h)
+  const uint32_t n_all = static_cast<uint32_t>(w.experts.n_all());
+  launch<ExpertsGateUp>({ExpertsGateUp::blocks(std::max(c.expert_ff, c.shared_ff)), n_all, tokens},
+                        activation_bytes(n_embd),
                         {.experts = w.experts,
-                         .hidden = s.hidden,
+                         .input = s.h,
                          .slots = slots,
-                         .shares = s.shares,
-                         .residual = s.x,
-                         .shown = shown,
+                         .hidden = s.hidden,
                          .codebooks = books,
                          .hidden_stride = s.hidden_stride,
                          .n = n_embd});
-    show(Stage::FfnOutput, l, n_embd, n, shown);
-    show(Stage::LayerOutput, l, n_embd, n, s.x);
-  }
+  // x[n][n_embd] += sum of shares * (down * hidden)
+  launch<ExpertsDown>({ExpertsDown::blocks(n_embd), tokens}, n_all * activation_bytes(s.hidden_stride),
+                      {.experts = w.experts,
+                       .hidden = s.hidden,
+                       .slots = slots,
+                       .shares = s.shares,
+                       .residual = s.x,
+                       .shown = shown,
+                       .codebooks = books,
+                       .hidden_stride = s.hidden_stride,
+                       .n = n_embd});
+  show(Stage::FfnOutput, l, n_embd, n, shown);
+  show(Stage::LayerOutput, l, n_embd, n, s.x);
+}
 
-  if (n_logits == 0) return;
-  // logits[n_logits][n_vocab] of the last tokens
+// logits[n_logits][n_vocab] of the last tokens
+void GpuRunner::Impl::encode_output(int n, int n_logits) {
+  const model::Config& c = config;
+  const Scratch& s = scratch;
+  const int n_embd = c.n_embd;
   const int first = n - n_logits;
   float* const shown = tapped() ? s.shown : nullptr;
   project({.kind = ProjectInput::Kind::Norm,

@@ -68,7 +68,7 @@ RL_RUN void Attend::run(const Params& p, Shared& shared) {
             max_parts = static_cast<int>(simt::grid_size().y);
   const int n_heads = static_cast<int>(simt::grid_size().x) * p.group;
   simt::let_next_start();
-  simt::wait_for_previous();
+  if (simt::skipped(p.skip)) return;
 
   const int first_new = p.step->position;  // positions from here on are the launch's own tokens
   const int n_positions = first_new + token + 1;
@@ -181,7 +181,7 @@ RL_RUN void AttendCombine::run(const Params& p, Shared&) {
   const int head = static_cast<int>(simt::block_index().x), token = static_cast<int>(simt::block_index().y);
   const int n_heads = static_cast<int>(simt::grid_size().x), thread = simt::thread_index();
   simt::let_next_start();
-  simt::wait_for_previous();
+  if (simt::skipped(p.skip)) return;
   if (thread >= p.head_dim) return;
   const Split s = split(p.step->position + token + 1, p.max_parts);
   const size_t first = (static_cast<size_t>(token) * n_heads + head) * p.max_parts;

@@ -40,6 +40,7 @@ struct Attend {
     int head_dim, rope_dims, group;
     bool half_kv;
     float eps;
+    const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);
@@ -64,6 +65,7 @@ struct AttendCombine {
     int gate_stride, gate_head_stride;
     int core_stride;
     int head_dim;
+    const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);

@@ -9,7 +9,7 @@ struct CopyExperts::Shared {};
 RL_RUN void CopyExperts::run(const Params& p, Shared&) {
   constexpr int kAtOnce = 8;  // loads under way in each thread
   simt::let_next_start();
-  simt::wait_for_previous();
+  if (simt::skipped(p.skip)) return;
   const int n_copies = static_cast<int>(*p.n_copies);
   const uint64_t words = p.slot_bytes / sizeof(simt::U32x4);
   const uint64_t n_threads = static_cast<uint64_t>(simt::grid_size().x) * kBlockThreads;

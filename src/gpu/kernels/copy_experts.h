@@ -15,7 +15,8 @@ struct CopyExperts {
     const SlotCopy* copies;
     const std::byte* from;  // host memory: expert e at e * slot_bytes
     std::byte* slots;
-    uint64_t slot_bytes;  // a multiple of 16
+    uint64_t slot_bytes;             // a multiple of 16
+    const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);

@@ -59,7 +59,7 @@ RL_RUN void DeltaStep::run(const Params& p, Shared& shared) {
     const int row = i * kBlockWarps + warp;
     s[i] = row < p.dim && column < p.dim ? state[row * p.dim + column] : 0;
   }
-  simt::wait_for_previous();
+  if (simt::skipped(p.skip)) return;
 
   const size_t history_size = static_cast<size_t>(p.taps - 1) * p.conv_dim;
   const float* history = p.history + p.step->flip * history_size;

@@ -35,6 +35,7 @@ struct DeltaStep {
     int conv_dim, key_dim;
     int dim;  // of a head, at most kMaxDim
     float eps;
+    const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);

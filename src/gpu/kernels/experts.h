@@ -35,6 +35,7 @@ struct ExpertsGateUp {
     const Codebooks* codebooks;
     int hidden_stride;
     int n;
+    const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);
@@ -57,6 +58,7 @@ struct ExpertsDown {
     const Codebooks* codebooks;
     int hidden_stride;
     int n;
+    const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);

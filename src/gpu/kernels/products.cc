@@ -60,7 +60,7 @@ RL_RUN void Project::run(const Params& p, Shared& shared) {
   while (part + 1 < p.n_parts && tile >= p.parts[part + 1].first_tile) ++part;
   if (thread < kMaxPlanes)
     prefetch_rows(p.parts[part].matrix, thread, (tile - p.parts[part].first_tile) * p.tile_rows, p.tile_rows);
-  simt::wait_for_previous();
+  if (simt::skipped(p.skip)) return;
 
   Activations x(simt::dynamic_shared<std::byte>(), p.input.n);
   load(p.input, token, x.values, shared.sums);
@@ -101,7 +101,7 @@ RL_RUN void ExpertsGateUp::run(const Params& p, Shared& shared) {
   const int first = static_cast<int>(simt::block_index().x) * kRows;
   const int number = static_cast<int>(simt::block_index().y), token = static_cast<int>(simt::block_index().z);
   const int thread = simt::thread_index(), warp = simt::warp_index();
-  simt::wait_for_previous();
+  if (simt::skipped(p.skip)) return;
   simt::let_next_start();  // only now: ExpertsDown looks at the slots before it waits
 
   const bool routed = number < p.experts.n_used;
@@ -150,7 +150,7 @@ RL_RUN void ExpertsDown::run(const Params& p, Shared& shared) {
   // The slots are there (ExpertsGateUp has waited for them), the hidden values are not.
   if (thread < n_all * kMaxPlanes)
     prefetch_rows(down_of(p, token, thread / kMaxPlanes), thread % kMaxPlanes, first, kRows);
-  simt::wait_for_previous();
+  if (simt::skipped(p.skip)) return;
 
   std::byte* memory = simt::dynamic_shared<std::byte>();
   const size_t stride = Activations::bytes(p.hidden_stride);

@@ -49,6 +49,7 @@ struct Project {
     float* residual;  // [n_tokens][y_stride]; nullptr: none
     int y_stride;
     const Codebooks* codebooks;
+    const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);

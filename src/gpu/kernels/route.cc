@@ -101,7 +101,7 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
                        p.router + static_cast<size_t>(first_row) * p.n + 4 * i);
   }
   simt::copy_commit();
-  simt::wait_for_previous();
+  if (simt::skipped(p.skip)) return;
 
   const float* x = p.x + static_cast<size_t>(token) * p.n;
   float* h = rows + kRows * row_stride;  // [n]

@@ -30,6 +30,7 @@ struct Route {
     int n;        // a multiple of 4
     int n_experts, n_used;
     int n_rows;
+    const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);
