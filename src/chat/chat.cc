@@ -137,6 +137,35 @@ bool prepare(ordered_json& messages) {
   return several;
 }
 
+/// From a conversation with a call in it. None also where the template refuses one.
+ToolFormat probe_tool_format(const Renderer& renderer) {
+  constexpr std::string_view kName = "redlite_probe";
+  Conversation probe;
+  probe.now = 0;
+  probe.messages = ordered_json::parse(R"([{"role": "user", "content": "a"},
+    {"role": "assistant", "content": "b", "tool_calls": [{"id": "call00000", "type": "function",
+      "function": {"name": "redlite_probe", "arguments": {"c": "d"}}}]},
+    {"role": "tool", "name": "redlite_probe", "tool_call_id": "call00000", "content": "e"}])");
+  probe.tools = ordered_json::parse(R"([{"type": "function", "function": {"name": "redlite_probe",
+    "description": "f", "parameters": {"type": "object", "properties": {"c": {"type": "string"}}}}}])");
+  std::string text;
+  try {
+    text = renderer.render(probe).text;
+  } catch (const Error&) {
+    return ToolFormat::None;
+  }
+  for (size_t at = text.find(kToolCallBegin); at != std::string::npos;
+       at = text.find(kToolCallBegin, at + 1)) {
+    const size_t body = text.find_first_not_of(" \n", at + kToolCallBegin.size());
+    if (body == std::string::npos) break;
+    const std::string_view call = std::string_view(text).substr(body, text.find(kToolCallEnd, body) - body);
+    if (call.find(kName) == std::string_view::npos) continue;
+    if (call.starts_with("<function=")) return ToolFormat::Xml;
+    if (call.starts_with("{")) return ToolFormat::Json;
+  }
+  return ToolFormat::None;
+}
+
 }  // namespace
 
 Renderer::Renderer(const gguf::File& file) : path_(file.path()), special_tokens_(special_tokens(file)) {
@@ -149,6 +178,21 @@ Renderer::Renderer(const gguf::File& file) : path_(file.path()), special_tokens_
   };
   add(source ? kTemplateKey : "ChatML", source ? std::string_view(*source) : kChatml);
   if (const auto for_tools = file.get_string(kToolTemplateKey)) add(kToolTemplateKey, *for_tools);
+  answer_format_.reasoning = source && source->find(kThinkEnd) != std::string::npos;
+  answer_format_.tools = probe_tool_format(*this);
+}
+
+Reasoning Renderer::reasoning_after(const Prompt& prompt) const {
+  if (!answer_format_.reasoning) return Reasoning::None;
+  // What a conversation says opens nothing.
+  const size_t written = prompt.content.empty() ? 0 : prompt.content.back().end;
+  std::string_view last = std::string_view(prompt.text).substr(written);
+  if (const size_t turn = last.rfind("<|im_start|>"); turn != std::string_view::npos) last.remove_prefix(turn);
+  const size_t begin = last.rfind(kThinkBegin);
+  const size_t end = last.rfind(kThinkEnd);
+  if (begin != std::string_view::npos && (end == std::string_view::npos || end < begin))
+    return Reasoning::Open;
+  return end == std::string_view::npos ? Reasoning::Possible : Reasoning::None;
 }
 
 const jinja::Template& Renderer::template_for(const Conversation& conversation) const {

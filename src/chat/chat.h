@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "chat/answer_format.h"
 #include "chat/jinja/template.h"
 #include "gguf/gguf.h"
 #include "tokenizer/tokenizer.h"
@@ -51,6 +52,12 @@ class Renderer {
   /// if it would fail or write "None" otherwise.
   Prompt render(const Conversation& conversation) const;
 
+  /// How the template writes the reasoning and the calls of an assistant's message: so will the model.
+  const AnswerFormat& answer_format() const { return answer_format_; }
+
+  /// Whether the answer to this prompt begins with reasoning; Open if the template itself wrote <think> last.
+  Reasoning reasoning_after(const Prompt& prompt) const;
+
  private:
   const jinja::Template& template_for(const Conversation& conversation) const;
   jinja::Variables variables(const Conversation& conversation) const;
@@ -59,6 +66,7 @@ class Renderer {
   std::string path_;
   std::vector<std::pair<std::string, std::string>> special_tokens_;
   std::vector<jinja::Template> templates_;  ///< the plain one, then, maybe, the one for tools
+  AnswerFormat answer_format_;
 };
 
 /// One message of the user, rendered: what most callers begin with.
