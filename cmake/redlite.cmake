@@ -30,6 +30,13 @@ if(REDLITE_COVERAGE)
   target_link_options(redlite_flags INTERFACE --coverage)
 endif()
 
+# Builds that want to be quick (lint, sanitizers, fuzzing) compile a folder's files together, a few at a time
+# (CMAKE_UNITY_BUILD). So names in anonymous namespaces differ within a folder, or the file is among these.
+# redlite_apart(a.cc ...)
+function(redlite_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # redlite_library(name SOURCES a.cc b.cc [DEPENDS redlite_base fmt::fmt ...])
 # One static library for one folder of src/. Dependencies point downwards only (docs/architecture.md).
 function(redlite_library name)
@@ -52,7 +59,7 @@ function(redlite_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE redlite_flags ${ARG_DEPENDS} GTest::gmock_main)
   # Tests and commands spend their time in the libraries: compile them quickly.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0>)
   target_precompile_headers(${name} REUSE_FROM redlite_test_headers)
   target_compile_definitions(${name} PRIVATE
     REDLITE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"

@@ -6,6 +6,8 @@
 
 namespace redlite {
 
+inline constexpr uint64_t kMiB = uint64_t{1} << 20;
+
 /// Bytes this process could still take without swapping: what the system calls available or what its memory
 /// cgroup leaves, whichever is less. Page cache counts as available, for it gives way. 0 if unknown.
 uint64_t available_memory();

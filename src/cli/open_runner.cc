@@ -11,8 +11,6 @@
 namespace redlite::cli {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-
 uint64_t to_mib(uint64_t bytes) {
   return (bytes + kMiB - 1) / kMiB;
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/output.h"
 #include "base/quote.h"
 #include "cli/commands.h"
@@ -24,8 +25,6 @@ namespace redlite::cli {
 namespace {
 
 using simulate::Setup;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 struct SimulateCommand {
   std::string trace, model, plot;

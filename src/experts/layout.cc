@@ -4,11 +4,10 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/memory.h"
 
 namespace redlite::experts {
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20;
 
 /// The span of the aligned range around a piece of a file.
 uint64_t aligned_span(uint64_t offset, uint64_t bytes) {

@@ -4,7 +4,7 @@
 namespace redlite::tokenizer {
 namespace {
 
-constexpr std::string_view kReplacement = "\uFFFD";
+constexpr std::string_view kReplacementText = "\uFFFD";
 
 }  // namespace
 
@@ -29,7 +29,7 @@ std::string StreamDecoder::push_bytes(std::string_view bytes) {
     } else if (length > 0 && at + length == all.size()) {
       break;  // more bytes may complete it
     } else {
-      out += kReplacement;
+      out += kReplacementText;
       at += length > 0 ? length : 1;
     }
   }
@@ -40,7 +40,7 @@ std::string StreamDecoder::push_bytes(std::string_view bytes) {
 std::string StreamDecoder::finish() {
   if (held_.empty()) return "";
   held_.clear();
-  return std::string(kReplacement);  // what is held is one unfinished character
+  return std::string(kReplacementText);  // what is held is one unfinished character
 }
 
 }  // namespace redlite::tokenizer
