@@ -187,7 +187,8 @@ Reasoning Renderer::reasoning_after(const Prompt& prompt) const {
   // What a conversation says opens nothing.
   const size_t written = prompt.content.empty() ? 0 : prompt.content.back().end;
   std::string_view last = std::string_view(prompt.text).substr(written);
-  if (const size_t turn = last.rfind("<|im_start|>"); turn != std::string_view::npos) last.remove_prefix(turn);
+  if (const size_t turn = last.rfind("<|im_start|>"); turn != std::string_view::npos)
+    last.remove_prefix(turn);
   const size_t begin = last.rfind(kThinkBegin);
   const size_t end = last.rfind(kThinkEnd);
   if (begin != std::string_view::npos && (end == std::string_view::npos || end < begin))
