@@ -227,6 +227,10 @@ __device__ inline void copy_async16(void* shared, const void* global) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
 }
+__device__ inline void copy_async4(void* shared, const void* global) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(global) : "memory");
+}
 __device__ inline void copy_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -293,6 +297,9 @@ __device__ inline int count_bits(uint32_t x) {
 __device__ inline int lowest_bit(uint32_t x) {
   return x == 0 ? 32 : __ffs(static_cast<int>(x)) - 1;
 }
+__device__ inline uint32_t reverse_bits(uint32_t x) {
+  return __brev(x);
+}
 __device__ inline float float_of_bits(uint32_t bits) {
   return __uint_as_float(bits);
 }
@@ -320,6 +327,12 @@ __device__ inline void multiply_s8(int32_t (&d)[4], const uint32_t (&a)[4], cons
       "{%0, %1, %2, %3};"
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+__device__ inline void multiply_s8(int32_t (&d)[4], uint32_t a0, uint32_t a1, uint32_t b, int32_t c) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a0), "r"(a1), "r"(b), "r"(c));
 }
 __device__ inline void multiply_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm volatile(
@@ -353,9 +366,21 @@ __global__ void run_on_cuda(const __grid_constant__ typename K::Params params) {
   K::run(params, shared);
 }
 
+/// For kernels whose blocks of K::kThreads are to share a multiprocessor K::kBlocksOfMultiprocessor at a time.
+template <typename K>
+__global__ void __launch_bounds__(K::kThreads, K::kBlocksOfMultiprocessor)
+    run_bounded_on_cuda(const __grid_constant__ typename K::Params params) {
+  __shared__ typename K::Shared shared;
+  K::run(params, shared);
+}
+
 template <typename K>
 const void* cuda_kernel() {
-  return reinterpret_cast<const void*>(&run_on_cuda<K>);
+  if constexpr (requires { K::kBlocksOfMultiprocessor; }) {
+    return reinterpret_cast<const void*>(&run_bounded_on_cuda<K>);
+  } else {
+    return reinterpret_cast<const void*>(&run_on_cuda<K>);
+  }
 }
 
 }  // namespace redlite::gpu

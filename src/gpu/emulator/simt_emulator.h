@@ -276,6 +276,10 @@ inline void fence_system() {
 inline void copy_async16(void* shared, const void* global) {
   std::memcpy(shared, global, 16);
 }
+/// The same for 4 bytes.
+inline void copy_async4(void* shared, const void* global) {
+  std::memcpy(shared, global, 4);
+}
 inline void copy_commit() {}
 template <int N>
 inline void copy_wait() {}
@@ -355,6 +359,12 @@ inline int count_bits(uint32_t x) {
 inline int lowest_bit(uint32_t x) {
   return std::countr_zero(x);
 }
+/// Bit i to bit 31 - i.
+inline uint32_t reverse_bits(uint32_t x) {
+  uint32_t reversed = 0;
+  for (int i = 0; i < 32; ++i) reversed |= ((x >> i) & 1u) << (31 - i);
+  return reversed;
+}
 inline float float_of_bits(uint32_t bits) {
   return std::bit_cast<float>(bits);
 }
@@ -415,6 +425,12 @@ inline void multiply_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t 
   warp_multiply<int32_t, 4>("multiply_s8", file, line, d, a, b, [](uint32_t x, uint32_t y) {
     return static_cast<int8_t>(x) * static_cast<int8_t>(y);
   });
+}
+/// D[16][8] = c + A[16][16] B[16][8] of int8 (mma.m16n8k16), every element with the same c; a0: row group,
+/// k-word t; a1: row group + 8; b: column group, k-word t.
+inline void multiply_s8(int32_t (&d)[4], uint32_t a0, uint32_t a1, uint32_t b, int32_t c, RL_PLACE) {
+  for (int i = 0; i < 4; ++i) d[i] = c;
+  multiply_s8(d, {a0, a1, 0, 0}, {b, 0}, file, line);
 }
 inline void multiply_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], RL_PLACE) {
   warp_multiply<float, 2>("multiply_f16", file, line, d, a, b, [](uint32_t x, uint32_t y) {

@@ -1,7 +1,6 @@
 #include "gpu/kernels/attend.h"
 
-#include <limits>
-
+#include "gpu/kernels/attend_parts.h"
 #include "gpu/kernels/block.h"
 
 namespace redlite::gpu {
@@ -13,15 +12,6 @@ struct Attend::Shared {
 struct AttendCombine::Shared {};
 
 namespace {
-
-constexpr float kNoScore = -std::numeric_limits<float>::infinity();
-
-RL_DEVICE Split split(int n_positions, int max_parts) {
-  int length = (n_positions + max_parts - 1) / max_parts;
-  length = (length + Attend::kTile - 1) / Attend::kTile * Attend::kTile;
-  if (length < Attend::kLeastLength) length = Attend::kLeastLength;
-  return {length, (n_positions + length - 1) / length};
-}
 
 /// What a cache of binary16 makes of a value.
 RL_DEVICE float stored(const Attend::Params& p, float x) {
@@ -39,26 +29,6 @@ RL_DEVICE void store(const Attend::Params& p, void* cache, size_t i, float x) {
   }
 }
 
-/// RMS norm, weight, rotation and a factor for one head, by a warp; `to` is shared memory.
-RL_DEVICE void norm_and_rotate(const Attend::Params& p, const float* x, const float* weight,
-                               const float* rope, float factor, float* to) {
-  const int lane = simt::lane_index();
-  float squares = 0;
-  for (int i = lane; i < p.head_dim; i += simt::kWarpSize) squares = simt::fma(x[i], x[i], squares);
-  squares = simt::warp_sum(squares);
-  const float scale = simt::reciprocal_sqrt(squares / static_cast<float>(p.head_dim) + p.eps);
-  for (int i = lane; i < p.head_dim; i += simt::kWarpSize) to[i] = x[i] * scale * weight[i];
-  simt::sync_warp();
-  const int half = p.rope_dims / 2;
-  for (int i = lane; i < half; i += simt::kWarpSize) {
-    const float a = to[i], b = to[half + i];
-    to[i] = a * rope[i] - b * rope[half + i];
-    to[half + i] = a * rope[half + i] + b * rope[i];
-  }
-  simt::sync_warp();
-  for (int i = lane; i < p.head_dim; i += simt::kWarpSize) to[i] *= factor;
-}
-
 }  // namespace
 
 RL_RUN void Attend::run(const Params& p, Shared& shared) {
@@ -72,7 +42,7 @@ RL_RUN void Attend::run(const Params& p, Shared& shared) {
 
   const int first_new = p.step->position;  // positions from here on are the launch's own tokens
   const int n_positions = first_new + token + 1;
-  const Split s = split(n_positions, max_parts);
+  const Split s = split_positions(n_positions, max_parts);
   if (part >= s.parts) return;
   const int begin = part * s.length;
   const int end = begin + s.length < n_positions ? begin + s.length : n_positions;
@@ -84,7 +54,7 @@ RL_RUN void Attend::run(const Params& p, Shared& shared) {
   const float* rope = p.rope + static_cast<size_t>(token) * p.rope_dims;
   const size_t cache_row = static_cast<size_t>(kv_head) * p.capacity;
   for (int g = warp; g < p.group; g += kBlockWarps) {
-    norm_and_rotate(p, row + (kv_head * p.group + g) * p.q_stride, p.q_norm, rope,
+    norm_and_rotate(row + (kv_head * p.group + g) * p.q_stride, dim, p.q_norm, p.eps, rope, p.rope_dims,
                     simt::reciprocal_sqrt(static_cast<float>(dim)), q + g * dim);
   }
   if (thread < p.group) {
@@ -105,8 +75,8 @@ RL_RUN void Attend::run(const Params& p, Shared& shared) {
       if (own < 0) {
         for (int d = lane; d < dim; d += simt::kWarpSize) to[d] = load(p, p.keys, at + d);
       } else {
-        norm_and_rotate(p, p.proj + static_cast<size_t>(own) * p.proj_stride + p.k_offset + kv_head * dim,
-                        p.k_norm, p.rope + static_cast<size_t>(own) * p.rope_dims, 1, to);
+        norm_and_rotate(p.proj + static_cast<size_t>(own) * p.proj_stride + p.k_offset + kv_head * dim, dim,
+                        p.k_norm, p.eps, p.rope + static_cast<size_t>(own) * p.rope_dims, p.rope_dims, 1, to);
         for (int d = lane; d < dim; d += simt::kWarpSize) {
           if (own == token) store(p, p.keys, at + d, to[d]);
           to[d] = stored(p, to[d]);
@@ -183,15 +153,13 @@ RL_RUN void AttendCombine::run(const Params& p, Shared&) {
   simt::let_next_start();
   if (simt::skipped(p.skip)) return;
   if (thread >= p.head_dim) return;
-  const Split s = split(p.step->position + token + 1, p.max_parts);
+  const Split s = split_positions(p.step->position + token + 1, p.max_parts);
   const size_t first = (static_cast<size_t>(token) * n_heads + head) * p.max_parts;
-  float max = p.part_max[first];
-  for (int i = 1; i < s.parts; ++i) max = max < p.part_max[first + i] ? p.part_max[first + i] : max;
-  float total = 0, sum = 0;
+  float max = kNoScore, total = 0, sum = 0;
   for (int i = 0; i < s.parts; ++i) {
-    const float weight = simt::exp(p.part_max[first + i] - max);
-    total = simt::fma(p.part_sum[first + i], weight, total);
-    sum = simt::fma(p.part_values[(first + i) * p.head_dim + thread], weight, sum);
+    const PartFactors f = join(max, p.part_max[first + i]);
+    total = simt::fma(p.part_sum[first + i], f.part, total * f.before);
+    sum = simt::fma(p.part_values[(first + i) * p.head_dim + thread], f.part, sum * f.before);
   }
   float out = sum / total;
   if (p.gate != nullptr) {

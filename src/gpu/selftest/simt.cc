@@ -111,7 +111,15 @@ std::vector<int32_t> expected_of(const std::vector<Words>& in, int t) {
            static_cast<int8_t>(b_element(warp, k, column, 4));
     }
     out[static_cast<size_t>(38 + i)] = d;
+    d = 5;
+    for (int k = 0; k < 16; ++k) {
+      d += static_cast<int8_t>(a_element(warp, row, k, 4)) *
+           static_cast<int8_t>(b_element(warp, k, column, 4));
+    }
+    out[static_cast<size_t>(42 + i)] = d;
   }
+  for (int i = 0; i < 32; ++i) out[46] |= static_cast<int32_t>(((w[6] >> i) & 1u) << (31 - i));
+  out[47] = static_cast<int>(in[static_cast<size_t>(t ^ 32)][8]);
   return out;
 }
 
