@@ -32,12 +32,14 @@ void CpuRunner::Impl::attention(int layer, int n) {
                    {w.v, &scratch.embd_rows, 0, n, scratch.proj + w.q.rows + w.k.rows, width}});
   multiply(products);
 
-  append_kv(w, index, n);
   // core[n][n_heads][head_dim]
-  if (n == 1) {
-    attend_token(index);
-  } else {
-    attend_chunk(index, n);
+  for (const Run& run : chunk.runs) {
+    append_kv(w, index, run);
+    if (run.n == 1) {
+      attend_token(index, run);
+    } else {
+      attend_run(index, run);
+    }
   }
 
   scratch.core_rows.resize(n, c.n_heads * c.head_dim);
@@ -49,15 +51,16 @@ void CpuRunner::Impl::attention(int layer, int n) {
 }
 
 /// Normalises and rotates q and k in place; stores k and v.
-void CpuRunner::Impl::append_kv(const model::AttentionWeights& w, int index, int n) {
+void CpuRunner::Impl::append_kv(const model::AttentionWeights& w, int index, const Run& run) {
   const model::Config& c = config;
   const int q_stride = c.head_dim * (c.gated_attention ? 2 : 1);
   const float scale = 1 / std::sqrt(static_cast<float>(c.head_dim));
-  for_tokens(n, [&](int t) {
-    float* q = scratch.proj + static_cast<size_t>(t) * scratch.proj_width;
+  for_tokens(run.n, [&](int t) {
+    const size_t row = run.first + t;
+    float* q = scratch.proj + row * scratch.proj_width;
     float* k = q + w.q.rows;
     const float* v = k + w.k.rows;
-    const float* rope = scratch.rope + static_cast<size_t>(t) * c.rope_dims;
+    const float* rope = scratch.rope + row * c.rope_dims;
     for (int head = 0; head < c.n_heads; ++head, q += q_stride) {
       kernels.rms_norm(q, w.q_norm.data(), c.rms_eps, c.head_dim, q);
       rotate(q, c.rope_dims, rope);
@@ -66,17 +69,20 @@ void CpuRunner::Impl::append_kv(const model::AttentionWeights& w, int index, int
     for (int head = 0; head < c.n_kv_heads; ++head, k += c.head_dim, v += c.head_dim) {
       kernels.rms_norm(k, w.k_norm.data(), c.rms_eps, c.head_dim, k);
       rotate(k, c.rope_dims, rope);
-      kv.store(index, head, position + t, k, v);
+      run.sequence->kv.store(index, head, run.sequence->position() + t, k, v);
     }
   });
 }
 
 /// One token: blocks of positions side by side in all threads, then added up in their order.
-void CpuRunner::Impl::attend_token(int index) {
+void CpuRunner::Impl::attend_token(int index, const Run& run) {
   const model::Config& c = config;
+  const KvCache& kv = run.sequence->kv;
   const int group = c.n_heads / c.n_kv_heads;
   const int q_stride = c.head_dim * (c.gated_attention ? 2 : 1);
-  const int n_positions = position + 1;
+  const int n_positions = run.sequence->position() + 1;
+  const float* proj = scratch.proj + static_cast<size_t>(run.first) * scratch.proj_width;
+  float* core = scratch.core + static_cast<size_t>(run.first) * scratch.core_width;
   const int n_blocks = (n_positions + kAttendBlock - 1) / kAttendBlock;
 
   // A block's result for all heads: max[n_heads], sum[n_heads], o[n_heads][head_dim]. Block 0 begins the
@@ -85,7 +91,7 @@ void CpuRunner::Impl::attend_token(int index) {
   const auto result = [&](int block, int first_block, int head) -> AttendResult {
     if (block == 0) {
       return {scratch.attend_max + head, scratch.attend_sum + head,
-              scratch.core + static_cast<size_t>(head) * c.head_dim};
+              core + static_cast<size_t>(head) * c.head_dim};
     }
     float* at = scratch.blocks + block_width * (block - first_block);
     return {at + head, at + c.n_heads + head, at + 2 * c.n_heads + static_cast<size_t>(head) * c.head_dim};
@@ -98,8 +104,8 @@ void CpuRunner::Impl::attend_token(int index) {
         const int block = first + i / c.n_kv_heads;
         const int head = i % c.n_kv_heads;
         const int from = block * kAttendBlock;
-        mixers.attend({scratch.proj + static_cast<size_t>(head) * group * q_stride, q_stride, group,
-                       c.head_dim, kv.k(index, head, from), kv.v(index, head, from), kv.f16(),
+        mixers.attend({proj + static_cast<size_t>(head) * group * q_stride, q_stride, group, c.head_dim,
+                       kv.k(index, head, from), kv.v(index, head, from), kv.f16(),
                        std::min(kAttendBlock, n_positions - from)},
                       result(block, first, head * group));
       }
@@ -109,20 +115,23 @@ void CpuRunner::Impl::attend_token(int index) {
   }
 
   for (int head = 0; head < c.n_heads; ++head) {
-    float* o = scratch.core + static_cast<size_t>(head) * c.head_dim;
+    float* o = core + static_cast<size_t>(head) * c.head_dim;
     const float scale = 1 / scratch.attend_sum[head];
     if (c.gated_attention) {
-      mixers.gate(o, scale, scratch.proj + static_cast<size_t>(head) * q_stride + c.head_dim, c.head_dim, o);
+      mixers.gate(o, scale, proj + static_cast<size_t>(head) * q_stride + c.head_dim, c.head_dim, o);
     } else {
       for (int i = 0; i < c.head_dim; ++i) o[i] *= scale;
     }
   }
 }
 
-/// A chunk: some tokens of one K/V head at a time go through the blocks before them, in order. Sums are those
-/// of attend_token.
-void CpuRunner::Impl::attend_chunk(int index, int n) {
+/// Several tokens: some of them for one K/V head at a time go through the blocks before them, in order. Sums
+/// are those of attend_token.
+void CpuRunner::Impl::attend_run(int index, const Run& run) {
   const model::Config& c = config;
+  const KvCache& kv = run.sequence->kv;
+  const int position = run.sequence->position();
+  const int n = run.n;
   const int group = c.n_heads / c.n_kv_heads;
   const int q_stride = c.head_dim * (c.gated_attention ? 2 : 1);
   const int tiles = (n + kAttendTokens - 1) / kAttendTokens;
@@ -141,9 +150,9 @@ void CpuRunner::Impl::attend_chunk(int index, int n) {
         for (int t = t_first; t < t_last; ++t) {
           const int count = std::min(kAttendBlock, position + t + 1 - from);
           if (count <= 0) continue;
-          const float* q = scratch.proj + static_cast<size_t>(t) * scratch.proj_width +
+          const float* q = scratch.proj + static_cast<size_t>(run.first + t) * scratch.proj_width +
                            static_cast<size_t>(head) * group * q_stride;
-          float* o = scratch.core + static_cast<size_t>(t) * scratch.core_width +
+          float* o = scratch.core + static_cast<size_t>(run.first + t) * scratch.core_width +
                      static_cast<size_t>(head) * group * c.head_dim;
           const AttendResult total = {max + (t - t_first) * group, sum + (t - t_first) * group, o};
           const AttendResult part = from == 0 ? total : AttendResult{next, next + group, next + 2 * group};
@@ -155,11 +164,11 @@ void CpuRunner::Impl::attend_chunk(int index, int n) {
       }
       for (int t = t_first; t < t_last; ++t) {
         for (int g = 0; g < group; ++g) {
-          float* o = scratch.core + static_cast<size_t>(t) * scratch.core_width +
+          float* o = scratch.core + static_cast<size_t>(run.first + t) * scratch.core_width +
                      static_cast<size_t>(head * group + g) * c.head_dim;
           const float scale = 1 / sum[(t - t_first) * group + g];
           if (c.gated_attention) {
-            const float* gate = scratch.proj + static_cast<size_t>(t) * scratch.proj_width +
+            const float* gate = scratch.proj + static_cast<size_t>(run.first + t) * scratch.proj_width +
                                 static_cast<size_t>(head * group + g) * q_stride + c.head_dim;
             mixers.gate(o, scale, gate, c.head_dim, o);
           } else {

@@ -15,9 +15,9 @@ using model::Stage;
 using model::Token;
 
 // The whole model for a chunk of n tokens.
-void CpuRunner::Impl::forward_chunk(std::span<const Token> tokens, int n_logits, float* out) {
+void CpuRunner::Impl::forward_chunk(float* out) {
   const model::Config& c = config;
-  const int n = static_cast<int>(tokens.size());
+  const int n = chunk.n();
   const size_t n_embd = c.n_embd;
   float* const x = scratch.x;  // x[n][n_embd], the residual
   float* const y = scratch.y;  // y[n][n_embd], what is added to it
@@ -26,14 +26,20 @@ void CpuRunner::Impl::forward_chunk(std::span<const Token> tokens, int n_logits,
 
   // x = rows of the embedding; rotations of these positions
   for_tokens(n, [&](int t) {
-    quant::decode(weights.token_embd.type, weights.token_embd.row(tokens[t]), x + t * n_embd, n_embd);
-    for (int i = 0; i < c.rope_dims / 2; ++i) {
-      const double angle = (position + t) * rope_frequencies[i];
-      scratch.rope[t * c.rope_dims + i] = static_cast<float>(std::cos(angle));
-      scratch.rope[t * c.rope_dims + c.rope_dims / 2 + i] = static_cast<float>(std::sin(angle));
-    }
+    const Token token = chunk.tokens[t];
+    quant::decode(weights.token_embd.type, weights.token_embd.row(token), x + t * n_embd, n_embd);
   });
-  show(Stage::Embedding, -1, position, c.n_embd, n, x);
+  for (const Run& run : chunk.runs) {
+    for_tokens(run.n, [&](int t) {
+      float* const table = scratch.rope + static_cast<size_t>(run.first + t) * c.rope_dims;
+      for (int i = 0; i < c.rope_dims / 2; ++i) {
+        const double angle = (run.sequence->position() + t) * rope_frequencies[i];
+        table[i] = static_cast<float>(std::cos(angle));
+        table[c.rope_dims / 2 + i] = static_cast<float>(std::sin(angle));
+      }
+    });
+  }
+  show(Stage::Embedding, -1, 0, c.n_embd, n, x);
   lap(times.embedding);
 
   for (int layer = 0; layer < c.n_layers; ++layer) {
@@ -41,54 +47,55 @@ void CpuRunner::Impl::forward_chunk(std::span<const Token> tokens, int n_logits,
     const bool attends = c.layers[layer] == LayerKind::Attention;
 
     // h[n][n_embd], the mixer's input
-    for_tokens(n, [&](int t) { norm(t, w.attn_norm); });
-    show(Stage::MixerInput, layer, position, c.n_embd, n, scratch.h);
+    for_tokens(n, [&](int t) { norm(t, t, w.attn_norm); });
+    show(Stage::MixerInput, layer, 0, c.n_embd, n, scratch.h);
 
     if (attends) {
       attention(layer, n);
     } else {
       delta_net(layer, n);
     }
-    show(Stage::MixerOutput, layer, position, c.n_embd, n, y);
+    show(Stage::MixerOutput, layer, 0, c.n_embd, n, y);
     lap(attends ? times.attention : times.delta_net);
 
     // x += y; h[n][n_embd], the experts' input
     for_tokens(n, [&](int t) {
       mixers.add_scaled(y + t * n_embd, 1, c.n_embd, x + t * n_embd);
-      norm(t, w.ffn_norm);
+      norm(t, t, w.ffn_norm);
     });
-    show(Stage::FfnInput, layer, position, c.n_embd, n, scratch.h);
+    show(Stage::FfnInput, layer, 0, c.n_embd, n, scratch.h);
 
     route(layer, n);
     lap(times.router);
 
     experts_ffn(layer, n);
-    show(Stage::FfnOutput, layer, position, c.n_embd, n, y);
+    show(Stage::FfnOutput, layer, 0, c.n_embd, n, y);
 
     for_tokens(n, [&](int t) { mixers.add_scaled(y + t * n_embd, 1, c.n_embd, x + t * n_embd); });
-    show(Stage::LayerOutput, layer, position, c.n_embd, n, x);
+    show(Stage::LayerOutput, layer, 0, c.n_embd, n, x);
     lap(times.experts);
-    if (progress) progress(layer + 1);
+    if (after_layer) after_layer(layer + 1);
   }
 
-  // logits[n_logits][n_vocab] of the last tokens
-  const int first = n - n_logits;
-  for_tokens(n_logits, [&](int t) { norm(first + t, weights.output_norm); });
-  show(Stage::FinalNorm, -1, position + first, c.n_embd, n_logits, scratch.h + first * n_embd);
+  // logits[n_logits][n_vocab] of the rows that want them, which move together
+  const int n_logits = static_cast<int>(chunk.logit_rows.size());
+  const int first = n_logits > 0 ? chunk.logit_rows[0] : n;
+  for_tokens(n_logits, [&](int i) { norm(chunk.logit_rows[i], i, weights.output_norm); });
+  show(Stage::FinalNorm, -1, first, c.n_embd, n_logits, scratch.h);
   if (n_logits > 0) {
-    products.assign({{weights.output, &scratch.embd_rows, first, n, out, static_cast<size_t>(c.n_vocab)}});
+    products.assign({{weights.output, &scratch.embd_rows, 0, n_logits, out, static_cast<size_t>(c.n_vocab)}});
     multiply(products);
   }
-  show(Stage::Logits, -1, position + first, c.n_vocab, n_logits, out);
-  position += n;
+  show(Stage::Logits, -1, first, c.n_vocab, n_logits, out);
+  for (const Run& run : chunk.runs) run.sequence->advance(run.n);
   lap(times.output);
 }
 
-void CpuRunner::Impl::norm(int t, const model::Vector& weight) {
+void CpuRunner::Impl::norm(int from, int to, const model::Vector& weight) {
   const size_t n_embd = config.n_embd;
-  kernels.rms_norm(scratch.x + t * n_embd, weight.data(), config.rms_eps, config.n_embd,
-                   scratch.h + t * n_embd);
-  kernels.quantize(scratch.h, n_embd, t, t + 1, scratch.embd_rows);
+  kernels.rms_norm(scratch.x + from * n_embd, weight.data(), config.rms_eps, config.n_embd,
+                   scratch.h + to * n_embd);
+  kernels.quantize(scratch.h, n_embd, to, to + 1, scratch.embd_rows);
 }
 
 void CpuRunner::Impl::multiply(std::span<const Product> parts) {
@@ -204,11 +211,11 @@ CpuRunner::Impl::Impl(const model::Model& m, const CpuOptions& options)
       weights(m.weights()),
       kernels(choose_kernels(options.kernels)),
       mixers(choose_mixers(kernels.name)),
+      kv_type(options.kv),
       capacity(choose_context(config, options)),
       pool(choose_threads(options)),
       cache(m, options.cache),
-      kv(config, options.kv, capacity),
-      delta(config),
+      own(config, kv_type, capacity),
       scratch(config, choose_batch(config, options), pool.size()),
       weight_pages(m, options.cache.size.kind == experts::CacheSize::Kind::Full, has_room(m, options)) {
   const model::Config& c = config;
@@ -234,45 +241,69 @@ CpuRunner::CpuRunner(const model::Model& model, const CpuOptions& options)
 CpuRunner::~CpuRunner() = default;
 
 std::span<const float> CpuRunner::forward(std::span<const Token> tokens, model::LogitsFor which) {
+  const model::Part part{&impl_->own, tokens, which};
+  return forward_together({&part, 1});
+}
+
+std::span<const float> CpuRunner::forward_together(std::span<const model::Part> parts) {
   Impl& impl = *impl_;
   const int n_vocab = impl.config.n_vocab;
-  if (tokens.size() > static_cast<size_t>(impl.capacity - impl.position)) {
-    fail("{} tokens after {} do not fit into a context of {}; use a larger context or a shorter text",
-         tokens.size(), impl.position, impl.capacity);
+  size_t n = 0, n_logits = 0;
+  for (const model::Part& part : parts) {
+    const int position = part.sequence->position(), room = part.sequence->capacity() - position;
+    if (part.tokens.size() > static_cast<size_t>(room)) {
+      fail("{} tokens after {} do not fit into a context of {}; use a larger context or a shorter text",
+           part.tokens.size(), position, part.sequence->capacity());
+    }
+    for (const Token token : part.tokens) {
+      if (token < 0 || token >= n_vocab)
+        fail("token {} is outside the vocabulary: ids are 0 to {}", token, n_vocab - 1);
+    }
+    n += part.tokens.size();
+    if (part.which == model::LogitsFor::All) n_logits += part.tokens.size();
+    if (part.which == model::LogitsFor::Last && !part.tokens.empty()) ++n_logits;
   }
-  for (const Token token : tokens) {
-    if (token < 0 || token >= n_vocab)
-      fail("token {} is outside the vocabulary: ids are 0 to {}", token, n_vocab - 1);
-  }
+  RL_CHECK(parts.size() == 1 || !tap_, "a tap sees one sequence, not {}", parts.size());
 
   impl.tap = &tap_;
-  const size_t n = tokens.size();
-  const size_t n_logits = which == model::LogitsFor::All    ? n
-                          : which == model::LogitsFor::Last ? std::min<size_t>(n, 1)
-                                                            : 0;
   impl.logits.resize(n_logits * n_vocab);
-  for (size_t first = 0; first < n; first += impl.scratch.batch) {
-    const std::span<const Token> chunk =
-        tokens.subspan(first, std::min<size_t>(impl.scratch.batch, n - first));
-    const bool last = first + chunk.size() == n;
-    if (progress_ && n > 1) {
-      impl.progress = [this, first, size = chunk.size(), n_layers = impl.config.n_layers](int layers_done) {
-        progress_(static_cast<double>(first) + static_cast<double>(size) * layers_done / n_layers);
-      };
-    } else {
-      impl.progress = nullptr;
-    }
-    if (which == model::LogitsFor::All) {
-      impl.forward_chunk(chunk, static_cast<int>(chunk.size()), impl.logits.data() + first * n_vocab);
-    } else {
-      impl.forward_chunk(chunk, last ? static_cast<int>(n_logits) : 0, impl.logits.data());
+  float* logits = impl.logits.data();
+  size_t done = 0;
+  impl.after_layer = [&, n_layers = impl.config.n_layers](int layers_done) {
+    if (stop_ && stop_()) throw model::Stopped();
+    if (progress_ && n > 1)
+      progress_(static_cast<double>(done) + static_cast<double>(impl.chunk.n()) * layers_done / n_layers);
+  };
+  const auto compute = [&] {
+    impl.forward_chunk(logits);
+    done += impl.chunk.tokens.size();
+    logits += impl.chunk.logit_rows.size() * n_vocab;
+    impl.chunk.clear();
+  };
+  impl.chunk.clear();
+  for (const model::Part& part : parts) {
+    auto* sequence = dynamic_cast<CpuSequence*>(part.sequence);
+    RL_CHECK(sequence != nullptr, "another runner's sequence");
+    for (size_t first = 0; first < part.tokens.size();) {
+      const int row = impl.chunk.n();
+      const std::span<const Token> run =
+          part.tokens.subspan(first, std::min<size_t>(impl.scratch.batch - row, part.tokens.size() - first));
+      first += run.size();
+      const int count = static_cast<int>(run.size());
+      impl.chunk.tokens.insert(impl.chunk.tokens.end(), run.begin(), run.end());
+      impl.chunk.runs.push_back({sequence, row, count});
+      const bool last = part.which == model::LogitsFor::Last && first == part.tokens.size();
+      const int wanted = part.which == model::LogitsFor::All ? count : last ? 1 : 0;
+      for (int i = count - wanted; i < count; ++i) impl.chunk.logit_rows.push_back(row + i);
+      if (impl.chunk.n() == impl.scratch.batch) compute();
     }
   }
+  if (impl.chunk.n() > 0) compute();
   return impl.logits;
 }
 
 int CpuRunner::position() const {
-  return impl_->position;
+  return impl_->own.position();
 }
 
 int CpuRunner::capacity() const {
@@ -280,31 +311,27 @@ int CpuRunner::capacity() const {
 }
 
 void CpuRunner::reset() {
-  impl_->position = 0;
-  impl_->delta.reset();
+  impl_->own.reset();
 }
 
-namespace {
-
-struct CpuMark final : model::Mark {
-  int position = 0;
-  std::vector<float> delta;
-};
-
-}  // namespace
-
 std::unique_ptr<model::Mark> CpuRunner::mark() const {
-  auto mark = std::make_unique<CpuMark>();
-  mark->position = impl_->position;
-  mark->delta = impl_->delta.copy();
-  return mark;
+  return impl_->own.mark();
 }
 
 void CpuRunner::rewind(const model::Mark& mark) {
-  const auto* place = dynamic_cast<const CpuMark*>(&mark);
-  RL_CHECK(place != nullptr && place->position <= impl_->position, "position {}", impl_->position);
-  impl_->position = place->position;
-  impl_->delta.restore(place->delta);
+  impl_->own.rewind(mark);
+}
+
+int CpuRunner::most_sequences() const {
+  return impl_->scratch.batch;
+}
+
+std::unique_ptr<model::Sequence> CpuRunner::make_sequence() {
+  return std::make_unique<CpuSequence>(impl_->config, impl_->kv_type, impl_->capacity);
+}
+
+std::string CpuRunner::state_format() const {
+  return impl_->kv_type == KvType::F16 ? "cpu, f16 keys and values" : "cpu, f32 keys and values";
 }
 
 experts::CacheStats CpuRunner::cache_stats() const {

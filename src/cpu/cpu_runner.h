@@ -27,7 +27,7 @@ struct StageTimes {
   double embedding = 0, attention = 0, delta_net = 0, router = 0, experts = 0, output = 0;
 };
 
-/// The production runner. Owns the state of one sequence, the threads and the expert cache.
+/// The production runner. Owns the threads, the expert cache, and the state of one sequence.
 class CpuRunner final : public model::Runner {
  public:
   CpuRunner(const model::Model& model, const CpuOptions& options);
@@ -39,6 +39,10 @@ class CpuRunner final : public model::Runner {
   void reset() override;
   std::unique_ptr<model::Mark> mark() const override;
   void rewind(const model::Mark& mark) override;
+  int most_sequences() const override;
+  std::unique_ptr<model::Sequence> make_sequence() override;
+  std::span<const float> forward_together(std::span<const model::Part> parts) override;
+  std::string state_format() const override;
 
   experts::CacheStats cache_stats() const;
   StageTimes stage_times() const;

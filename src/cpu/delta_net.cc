@@ -29,23 +29,26 @@ void CpuRunner::Impl::delta_net(int layer, int n) {
   }
   multiply(products);
 
-  // core[n][n_v_heads][state_dim]; a head goes through all tokens in one thread. With many threads the V
-  // heads of a K head part, and each computes q and k again.
+  // core[n][n_v_heads][state_dim]; a head goes through all tokens of a sequence in one thread. With many
+  // threads the V heads of a K head part, and each computes q and k again.
   const int per_k = c.n_v_heads / c.n_k_heads;
-  const bool part = c.n_k_heads < 4 * pool.size();
-  const int grain = std::max(part ? 1 : per_k, c.n_v_heads / (4 * pool.size()) / per_k * per_k);
-  pool.run(c.n_v_heads, grain, [&](int first, int last, int thread) {
+  const int n_heads = c.n_v_heads * static_cast<int>(chunk.runs.size());  // of all sequences
+  const bool part = n_heads / per_k < 4 * pool.size();
+  const int grain = std::max(part ? 1 : per_k, n_heads / (4 * pool.size()) / per_k * per_k);
+  pool.run(n_heads, grain, [&](int first, int last, int thread) {
     float* thread_scratch = scratch.thread + static_cast<size_t>(thread) * scratch.thread_width;
     while (first < last) {
-      const int k_head = first / per_k;
-      const int count = std::min(last, (k_head + 1) * per_k) - first;
+      const Run& run = chunk.runs[first / c.n_v_heads];
+      const int k_head = first % c.n_v_heads / per_k;
+      const int count = std::min(last, (first / per_k + 1) * per_k) - first;
       const std::span<const int> heads = std::span(at.v_heads[k_head]).subspan(first % per_k, count);
       first += count;
-      const int next_head = first < last ? at.v_heads[first / per_k][first % per_k] : -1;
-      delta_heads(layer, k_head, heads, next_head, n, thread_scratch);
+      const bool more = first < last && first % c.n_v_heads != 0;
+      const int next_head = more ? at.v_heads[first % c.n_v_heads / per_k][first % per_k] : -1;
+      delta_heads(layer, k_head, heads, next_head, run, thread_scratch);
     }
   });
-  remember_inputs(layer, n);
+  for (const Run& run : chunk.runs) remember_inputs(layer, run);
 
   scratch.core_rows.resize(n, c.value_dim());
   for_tokens(n,
@@ -55,13 +58,18 @@ void CpuRunner::Impl::delta_net(int layer, int n) {
   multiply(products);
 }
 
-/// Some V heads of one K head, through the tokens of the chunk; this thread's next one is next_head, or -1.
-void CpuRunner::Impl::delta_heads(int layer, int k_head, std::span<const int> v_heads, int next_head, int n,
-                                  float* thread_scratch) {
+/// Some V heads of one K head, through the tokens of a sequence; this thread's next one is next_head, or -1.
+void CpuRunner::Impl::delta_heads(int layer, int k_head, std::span<const int> v_heads, int next_head,
+                                  const Run& run, float* thread_scratch) {
   const model::DeltaNetWeights& w = weights.layers[layer].delta;
   const DeltaOffsets& at = delta_offsets[layer];
   const model::Config& c = config;
   const int index = index_in_kind[layer];
+  DeltaState& delta = run.sequence->delta;
+  const int position = run.sequence->position();
+  const int n = run.n;
+  const float* proj = scratch.proj + static_cast<size_t>(run.first) * scratch.proj_width;
+  float* core = scratch.core + static_cast<size_t>(run.first) * scratch.core_width;
   const int dim = c.state_dim;
   const size_t block_width = static_cast<size_t>(kDeltaTokens) * dim;
   float* q = thread_scratch;           // [kDeltaTokens][dim]
@@ -77,7 +85,7 @@ void CpuRunner::Impl::delta_heads(int layer, int k_head, std::span<const int> v_
     const int taps = c.conv_kernel;
     for (int i = 0; i < taps; ++i) {
       const int from = t - (taps - 1) + i;  // token of the chunk; before it, history
-      inputs[i] = from >= 0 ? scratch.proj + static_cast<size_t>(from) * scratch.proj_width + offset
+      inputs[i] = from >= 0 ? proj + static_cast<size_t>(from) * scratch.proj_width + offset
                             : delta.input(index, position + from) + channel;
     }
     mixers.conv_silu(inputs, conv[layer].data() + channel, c.conv_dim(), taps, dim, y);
@@ -95,7 +103,7 @@ void CpuRunner::Impl::delta_heads(int layer, int k_head, std::span<const int> v_
     for (size_t i = 0; i < v_heads.size(); ++i) {
       const int head = v_heads[i];
       for (int t = 0; t < count; ++t) {
-        const float* row = scratch.proj + static_cast<size_t>(first + t) * scratch.proj_width;
+        const float* row = proj + static_cast<size_t>(first + t) * scratch.proj_width;
         convolve(first + t, at.v[head], 2 * c.key_dim() + head * dim, v + static_cast<size_t>(t) * dim);
         decay[t] = std::exp(softplus(row[at.alpha[head]] + w.dt[head]) * w.a[head]);
         beta[t] = 1 / (1 + std::exp(-row[at.beta[head]]));
@@ -104,24 +112,23 @@ void CpuRunner::Impl::delta_heads(int layer, int k_head, std::span<const int> v_
       const float* next = n == 1 && after >= 0 ? delta.matrix(index, after) : nullptr;
       mixers.delta_rule(delta.matrix(index, head), {count, q, k, v, decay, beta, o}, dim, next);
       for (int t = 0; t < count; ++t) {
-        mixers.gated_norm(o + static_cast<size_t>(t) * dim, w.norm.data(),
-                          scratch.proj + static_cast<size_t>(first + t) * scratch.proj_width + at.z[head],
-                          c.rms_eps, dim,
-                          scratch.core + static_cast<size_t>(first + t) * scratch.core_width +
-                              static_cast<size_t>(head) * dim);
+        mixers.gated_norm(
+            o + static_cast<size_t>(t) * dim, w.norm.data(),
+            proj + static_cast<size_t>(first + t) * scratch.proj_width + at.z[head], c.rms_eps, dim,
+            core + static_cast<size_t>(first + t) * scratch.core_width + static_cast<size_t>(head) * dim);
       }
     }
   }
 }
 
-/// The chunk's last inputs of the convolution, for the tokens to come.
-void CpuRunner::Impl::remember_inputs(int layer, int n) {
+/// A sequence's last inputs of the convolution, for the tokens to come.
+void CpuRunner::Impl::remember_inputs(int layer, const Run& run) {
   const DeltaOffsets& at = delta_offsets[layer];
   const model::Config& c = config;
   const int dim = c.state_dim;
-  for (int t = std::max(0, n - (c.conv_kernel - 1)); t < n; ++t) {
-    const float* row = scratch.proj + static_cast<size_t>(t) * scratch.proj_width;
-    float* to = delta.input(index_in_kind[layer], position + t);
+  for (int t = std::max(0, run.n - (c.conv_kernel - 1)); t < run.n; ++t) {
+    const float* row = scratch.proj + static_cast<size_t>(run.first + t) * scratch.proj_width;
+    float* to = run.sequence->delta.input(index_in_kind[layer], run.sequence->position() + t);
     for (const std::vector<int>* offsets : {&at.q, &at.k, &at.v}) {
       for (const int offset : *offsets) to = std::copy_n(row + offset, dim, to);
     }

@@ -46,7 +46,7 @@ void CpuRunner::Impl::route(int layer, int n) {
                        n_predict, scratch.predicted_logits, c.n_experts);
     }
   });
-  show(model::Stage::RouterLogits, layer, position, c.n_experts, n, scratch.router_logits);
+  show(model::Stage::RouterLogits, layer, 0, c.n_experts, n, scratch.router_logits);
 
   routing.ids.resize(static_cast<size_t>(n) * used);
   routing.weights.resize(routing.ids.size());
@@ -59,8 +59,8 @@ void CpuRunner::Impl::route(int layer, int n) {
   predict_experts(n_predict);
   if (*tap) {
     const std::vector<float> ids(routing.ids.begin(), routing.ids.end());
-    show(model::Stage::ExpertIds, layer, position, used, n, ids.data());
-    show(model::Stage::ExpertWeights, layer, position, used, n, routing.weights.data());
+    show(model::Stage::ExpertIds, layer, 0, used, n, ids.data());
+    show(model::Stage::ExpertWeights, layer, 0, used, n, routing.weights.data());
   }
 }
 

@@ -30,6 +30,30 @@ struct Cut {
   int first_piece;  ///< number of its first piece in the region
 };
 
+/// Consecutive tokens of one sequence, rows [first, first + n) of a chunk. They follow the sequence's
+/// position.
+struct Run {
+  CpuSequence* sequence;
+  int first;
+  int n;
+};
+
+/// The tokens of a pass, or as many of them as are computed at once; of one sequence or of several.
+struct Chunk {
+  std::vector<model::Token> tokens;  ///< [n]
+  std::vector<int> logit_rows;       ///< those of which logits are wanted, rising
+  std::vector<Run> runs;             ///< cover [0, n), each of another sequence
+
+  int n() const { return static_cast<int>(tokens.size()); }
+  /// Of the first token: what a tap is told, which sees one sequence only.
+  int position() const { return runs[0].sequence->position(); }
+  void clear() {
+    tokens.clear();
+    logit_rows.clear();
+    runs.clear();
+  }
+};
+
 /// Where the parts of a DeltaNet layer lie in what is projected from one token, for either layout of the
 /// file: q | k | v | z | beta | alpha, or the older [q k v z] of each K head, then [beta alpha] of each.
 struct DeltaOffsets {
@@ -73,8 +97,8 @@ inline constexpr int kMaxConvTaps = 16;
 struct CpuRunner::Impl {
   Impl(const model::Model& model, const CpuOptions& options);
 
-  /// Appends 1 to `batch` tokens; writes logits[n_logits][n_vocab] of the last n_logits of them.
-  void forward_chunk(std::span<const model::Token> tokens, int n_logits, float* logits);
+  /// Appends the 1 to `batch` tokens of `chunk`; writes logits[logit_rows.size()][n_vocab].
+  void forward_chunk(float* logits);
 
   // Stages: h of n tokens (scratch.h and scratch.embd_rows) in, what they add to the residual (scratch.y)
   // out.
@@ -84,12 +108,12 @@ struct CpuRunner::Impl {
   void experts_ffn(int layer, int n);  // experts.cc
 
   // Parts of the stages.
-  void append_kv(const model::AttentionWeights& w, int index, int n);
-  void attend_token(int index);
-  void attend_chunk(int index, int n);
-  void delta_heads(int layer, int k_head, std::span<const int> v_heads, int next_head, int n,
+  void append_kv(const model::AttentionWeights& w, int index, const Run& run);
+  void attend_token(int index, const Run& run);
+  void attend_run(int index, const Run& run);
+  void delta_heads(int layer, int k_head, std::span<const int> v_heads, int next_head, const Run& run,
                    float* thread_scratch);
-  void remember_inputs(int layer, int n);
+  void remember_inputs(int layer, const Run& run);
   static model::Matrix predictor_shape(const model::Matrix& router);
   model::Matrix predictor_of(int layer);
   void predict_experts(int n);
@@ -107,12 +131,14 @@ struct CpuRunner::Impl {
       for (int t = first; t < last; ++t) body(t);
     });
   }
-  /// h = rms_norm(x) of a token, with and without quantisation.
-  void norm(int t, const model::Vector& weight);
+  /// Row `to` of h = rms_norm(row `from` of x), with and without quantisation.
+  void norm(int from, int to, const model::Vector& weight);
 
+  /// Shows the tap n rows of the chunk, from row `first` on.
   void show(model::Stage stage, int layer, int first, int width, int n, const float* values) const {
     if (*tap) {
-      (*tap)(stage, layer, first, width, {values, static_cast<size_t>(n) * static_cast<size_t>(width)});
+      (*tap)(stage, layer, chunk.position() + first, width,
+             {values, static_cast<size_t>(n) * static_cast<size_t>(width)});
     }
   }
   /// Adds the time since the last call to a stage.
@@ -127,11 +153,11 @@ struct CpuRunner::Impl {
   const model::Weights& weights;
   const Kernels& kernels;
   const MixerKernels& mixers;
+  KvType kv_type;
   int capacity;
   ThreadPool pool;
   experts::ExpertCache cache;
-  KvCache kv;
-  DeltaState delta;
+  CpuSequence own;
   Scratch scratch;
   WeightPages weight_pages;
   Routing routing;
@@ -143,9 +169,9 @@ struct CpuRunner::Impl {
   std::vector<double> rope_frequencies;     ///< [rope_dims / 2]
   std::vector<AlignedBuffer<std::byte>> predictors;  ///< by layer: its router in Q8_0; empty until needed
 
-  int position = 0;
+  Chunk chunk;
   const model::Tap* tap = nullptr;
-  std::function<void(int layers_done)> progress;  ///< of the chunk; may be empty
+  std::function<void(int layers_done)> after_layer;  ///< of the chunk; may be empty, may throw
   std::vector<float> logits;
   std::vector<Product> products;  ///< of the region being put together
   std::vector<Cut> cuts;          ///< of the region's products

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/aligned.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/huge_pages.h"
@@ -28,7 +29,8 @@ KvCache::KvCache(const model::Config& config, KvType type, int capacity)
       capacity_(capacity),
       n_heads_(config.n_kv_heads),
       head_dim_(config.head_dim),
-      bytes_(bytes_needed(config, type, capacity)) {
+      bytes_(bytes_needed(config, type, capacity)),
+      bytes_per_position_(bytes_needed(config, type, 1)) {
   if (bytes_ == 0) return;
   void* mapping =
       mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -51,7 +53,11 @@ uint64_t KvCache::bytes_needed(const model::Config& config, KvType type, int cap
 
 std::byte* KvCache::row(int index, int head, int which, int position) const {
   const size_t plane = (static_cast<size_t>(index) * n_heads_ + head) * 2 + which;
-  return data_ + (plane * capacity_ + position) * head_dim_ * value_bytes(type_);
+  return plane_rows(plane) + static_cast<size_t>(position) * head_dim_ * value_bytes(type_);
+}
+
+std::byte* KvCache::plane_rows(size_t plane) const {
+  return data_ + plane * capacity_ * head_dim_ * value_bytes(type_);
 }
 
 void KvCache::store(int index, int head, int position, const float* k, const float* v) {
@@ -64,6 +70,20 @@ void KvCache::store(int index, int head, int position, const float* k, const flo
       std::transform(from, from + head_dim_, reinterpret_cast<uint16_t*>(to), f32_to_f16);
     }
   }
+}
+
+void KvCache::save(int n, std::span<std::byte> out) const {
+  const size_t rows = value_bytes(type_) * head_dim_ * n;  // of a plane
+  RL_CHECK(out.size() == bytes_per_position_ * n);
+  for (size_t plane = 0; plane * rows < out.size(); ++plane)
+    std::memcpy(out.data() + plane * rows, plane_rows(plane), rows);
+}
+
+void KvCache::load(int n, std::span<const std::byte> bytes) {
+  const size_t rows = value_bytes(type_) * head_dim_ * n;
+  RL_CHECK(bytes.size() == bytes_per_position_ * n);
+  for (size_t plane = 0; plane * rows < bytes.size(); ++plane)
+    std::memcpy(plane_rows(plane), bytes.data() + plane * rows, rows);
 }
 
 DeltaState::DeltaState(const model::Config& config)
@@ -82,6 +102,75 @@ uint64_t DeltaState::bytes_needed(const model::Config& config) {
 
 void DeltaState::reset() {
   std::ranges::fill(values_.span(), 0.0f);
+}
+
+namespace {
+
+struct CpuMark final : model::Mark {
+  int position = 0;
+  AlignedBuffer<float> delta;
+};
+
+const CpuMark& checked(const model::Mark& mark) {
+  const auto* ours = dynamic_cast<const CpuMark*>(&mark);
+  RL_CHECK(ours != nullptr, "a mark of another runner's");
+  return *ours;
+}
+
+}  // namespace
+
+CpuSequence::CpuSequence(const model::Config& config, KvType type, int capacity)
+    : kv(config, type, capacity), delta(config), capacity_(capacity) {}
+
+void CpuSequence::reset() {
+  position_ = 0;
+  delta.reset();
+}
+
+std::unique_ptr<model::Mark> CpuSequence::mark() const {
+  auto mark = std::make_unique<CpuMark>();
+  mark->position = position_;
+  mark->delta = AlignedBuffer<float>(delta.values().size());
+  std::ranges::copy(delta.values(), mark->delta.data());
+  return mark;
+}
+
+void CpuSequence::rewind(const model::Mark& mark) {
+  const CpuMark& place = checked(mark);
+  RL_CHECK(place.position <= position_ && place.delta.size() == delta.values().size(), "position {}",
+           position_);
+  position_ = place.position;
+  std::ranges::copy(place.delta.span(), delta.values().begin());
+}
+
+std::optional<model::Sequence::StateBytes> CpuSequence::state_bytes() const {
+  return StateBytes{delta.values().size_bytes(), kv.bytes_per_position()};
+}
+
+void CpuSequence::save_mark(const model::Mark& mark, std::span<std::byte> out) const {
+  const std::span<const std::byte> bytes = std::as_bytes(checked(mark).delta.span());
+  RL_CHECK(out.size() == bytes.size());
+  std::ranges::copy(bytes, out.begin());
+}
+
+std::unique_ptr<model::Mark> CpuSequence::load_mark(int position, std::span<const std::byte> bytes) const {
+  RL_CHECK(bytes.size() == delta.values().size_bytes() && position >= 0 && position <= capacity_);
+  auto mark = std::make_unique<CpuMark>();
+  mark->position = position;
+  mark->delta = AlignedBuffer<float>(delta.values().size());
+  if (!bytes.empty()) std::memcpy(mark->delta.data(), bytes.data(), bytes.size());
+  return mark;
+}
+
+void CpuSequence::save_positions(int n, std::span<std::byte> out) const {
+  RL_CHECK(n >= 0 && n <= capacity_, "{} positions of {}", n, capacity_);
+  kv.save(n, out);
+}
+
+void CpuSequence::load_positions(int n, std::span<const std::byte> bytes) {
+  RL_CHECK(n >= 0 && n <= capacity_, "{} positions of {}", n, capacity_);
+  kv.load(n, bytes);
+  position_ = n;
 }
 
 }  // namespace redlite::cpu

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "base/huge_pages.h"
 #include "cpu/cpu_runner.h"
 #include "model/config.h"
+#include "model/runner.h"
 
 namespace redlite::cpu {
 
@@ -27,14 +30,21 @@ class KvCache {
   const void* v(int index, int head, int position) const { return row(index, head, 1, position); }
   void store(int index, int head, int position, const float* k, const float* v);
 
+  uint64_t bytes_per_position() const { return bytes_per_position_; }
+  /// The rows of the first n positions, [plane][n][head_dim], and back.
+  void save(int n, std::span<std::byte> out) const;
+  void load(int n, std::span<const std::byte> bytes);
+
  private:
   std::byte* row(int index, int head, int which, int position) const;
+  std::byte* plane_rows(size_t plane) const;
 
   KvType type_;
   int capacity_;
   int n_heads_;
   int head_dim_;
   uint64_t bytes_;
+  uint64_t bytes_per_position_;
   std::byte* data_ = nullptr;
 };
 
@@ -45,9 +55,9 @@ class DeltaState {
   static uint64_t bytes_needed(const model::Config& config);
 
   void reset();
-  /// All of it, to be restored later.
-  std::vector<float> copy() const { return {values_.span().begin(), values_.span().end()}; }
-  void restore(const std::vector<float>& copy) { std::ranges::copy(copy, values_.span().begin()); }
+  /// All of it, to be copied or restored.
+  std::span<float> values() { return values_.span(); }
+  std::span<const float> values() const { return values_.span(); }
   /// Input of the convolution at one of the last conv_kernel - 1 positions, which share their memory in turn:
   /// [conv_dim], channels in the order q, k, v. `index` counts DeltaNet layers; positions before 0 are zero.
   float* input(int index, int position) {
@@ -68,6 +78,34 @@ class DeltaState {
   size_t matrix_size_;
   size_t layer_size_;
   HugeFloats values_;
+};
+
+/// The state of one sequence of the CPU runner.
+class CpuSequence final : public model::Sequence {
+ public:
+  CpuSequence(const model::Config& config, KvType type, int capacity);
+
+  int position() const override { return position_; }
+  int capacity() const override { return capacity_; }
+  void reset() override;
+  std::unique_ptr<model::Mark> mark() const override;
+  void rewind(const model::Mark& mark) override;
+
+  std::optional<StateBytes> state_bytes() const override;
+  void save_mark(const model::Mark& mark, std::span<std::byte> out) const override;
+  std::unique_ptr<model::Mark> load_mark(int position, std::span<const std::byte> bytes) const override;
+  void save_positions(int n, std::span<std::byte> out) const override;
+  void load_positions(int n, std::span<const std::byte> bytes) override;
+
+  /// n tokens were appended.
+  void advance(int n) { position_ += n; }
+
+  KvCache kv;
+  DeltaState delta;
+
+ private:
+  int capacity_;
+  int position_ = 0;
 };
 
 }  // namespace redlite::cpu

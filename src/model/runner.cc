@@ -1,8 +1,50 @@
 #include "model/runner.h"
 
-#include "base/error.h"
-
 namespace redlite::model {
+namespace {
+
+/// The only sequence of a runner.
+class OwnSequence final : public Sequence {
+ public:
+  explicit OwnSequence(Runner& runner) : runner_(runner) {}
+
+  int position() const override { return runner_.position(); }
+  int capacity() const override { return runner_.capacity(); }
+  void reset() override { runner_.reset(); }
+  std::unique_ptr<Mark> mark() const override { return runner_.mark(); }
+  void rewind(const Mark& mark) override { runner_.rewind(mark); }
+
+ private:
+  Runner& runner_;
+};
+
+}  // namespace
+
+void Sequence::save_mark(const Mark& /*mark*/, std::span<std::byte> /*out*/) const {
+  RL_CHECK(false, "this runner's states cannot be saved");
+}
+
+std::unique_ptr<Mark> Sequence::load_mark(int /*position*/, std::span<const std::byte> /*bytes*/) const {
+  RL_CHECK(false, "this runner's states cannot be loaded");
+  return nullptr;
+}
+
+void Sequence::save_positions(int /*n*/, std::span<std::byte> /*out*/) const {
+  RL_CHECK(false, "this runner's states cannot be saved");
+}
+
+void Sequence::load_positions(int /*n*/, std::span<const std::byte> /*bytes*/) {
+  RL_CHECK(false, "this runner's states cannot be loaded");
+}
+
+std::unique_ptr<Sequence> Runner::make_sequence() {
+  return std::make_unique<OwnSequence>(*this);
+}
+
+std::span<const float> Runner::forward_together(std::span<const Part> parts) {
+  RL_CHECK(parts.size() == 1, "{} sequences in a runner of one", parts.size());
+  return forward(parts[0].tokens, parts[0].which);
+}
 
 std::string_view stage_name(Stage stage) {
   switch (stage) {

@@ -325,6 +325,110 @@ TEST_F(DemoModel, RewindsToAMark) {
   }
 }
 
+// Prompts of any length and tokens of decode, of several sequences in a pass: each gets its own bits.
+TEST_F(DemoModel, SequencesTogetherGetTheBitsTheyGetAlone) {
+  constexpr int kSequences = 3, kRounds = 6;
+  constexpr int kPrompt[kSequences] = {41, 1, 270};
+  std::vector<std::vector<float>> expected;
+  std::vector<std::vector<Token>> tokens;
+  for (int i = 0; i < kSequences; ++i) {
+    tokens.push_back(some_tokens(kPrompt[i] + i, n_vocab()));
+    tokens[i].erase(tokens[i].begin(), tokens[i].begin() + i);
+    std::vector<Token> generated;
+    expected.push_back(run(model(), {}, tokens[i], kRounds, &generated));
+    expected[i].erase(expected[i].begin(), expected[i].begin() + (kPrompt[i] - 1) * n_vocab());
+    tokens[i].insert(tokens[i].end(), generated.begin(), generated.end());
+  }
+  for (const int batch : {2, 64, 2048}) {
+    CpuOptions options = batch == 64 ? bounded(ExpertCache::full_bytes(model()) / 4) : CpuOptions();
+    options.batch = std::max(batch, kSequences);
+    CpuRunner runner(model(), options);
+    ASSERT_GE(runner.most_sequences(), kSequences);
+    std::vector<std::unique_ptr<model::Sequence>> sequences;
+    std::vector<std::vector<float>> actual(kSequences);
+    for (int i = 0; i < kSequences; ++i) sequences.push_back(runner.make_sequence());
+    // Sequence i begins in round i, its prompt beside the others' single tokens.
+    for (int round = 0; round < kRounds + kSequences; ++round) {
+      std::vector<model::Part> parts;
+      std::vector<int> who;
+      for (int i = std::min(round, kSequences - 1); i >= 0; --i) {
+        const int position = sequences[i]->position();
+        const std::span<const Token> all = tokens[i];
+        if (position == static_cast<int>(all.size())) continue;
+        const int n = position == 0 ? kPrompt[i] : 1;
+        parts.push_back({sequences[i].get(), all.subspan(position, n), LogitsFor::Last});
+        who.push_back(i);
+      }
+      const std::span<const float> logits = runner.forward_together(parts);
+      ASSERT_EQ(logits.size(), parts.size() * n_vocab());
+      for (size_t i = 0; i < who.size(); ++i) {
+        const std::span<const float> row = logits.subspan(i * n_vocab(), n_vocab());
+        actual[who[i]].insert(actual[who[i]].end(), row.begin(), row.end());
+      }
+    }
+    EXPECT_EQ(actual, expected) << "chunks of " << batch;
+    EXPECT_EQ(runner.position(), 0) << "the runner's own sequence is another one";
+  }
+}
+
+// Keys, values and recurrent states as bytes: what goes on from there has the bits of the original.
+TEST_F(DemoModel, AStateGoesToAnotherRunner) {
+  const std::vector<Token> prompt = some_tokens(70, n_vocab());
+  const std::vector<Token> more = some_tokens(9, 100);
+  for (const KvType kv : {KvType::F32, KvType::F16}) {
+    CpuOptions options;
+    options.kv = kv;
+    CpuRunner runner(model(), options);
+    const auto sequence = runner.make_sequence();
+    const auto forward = [](CpuRunner& with, model::Sequence& to, std::span<const Token> tokens) {
+      const model::Part part{&to, tokens, LogitsFor::All};
+      const std::span<const float> logits = with.forward_together({&part, 1});
+      return std::vector<float>(logits.begin(), logits.end());
+    };
+    forward(runner, *sequence, std::span(prompt).first(40));
+    const std::unique_ptr<model::Mark> mark = sequence->mark();
+    forward(runner, *sequence, std::span(prompt).subspan(40));
+    const model::Sequence::StateBytes size = sequence->state_bytes().value();
+    EXPECT_GT(size.mark, 0u);
+    std::vector<std::byte> recurrent(size.mark), positions(size.position * 50);
+    sequence->save_mark(*mark, recurrent);
+    sequence->save_positions(50, positions);
+    sequence->rewind(*mark);
+    const std::vector<float> expected = forward(runner, *sequence, more);
+
+    options.context = 128;  // rows lie elsewhere
+    CpuRunner other(model(), options);
+    EXPECT_EQ(other.state_format(), runner.state_format());
+    const auto restored = other.make_sequence();
+    forward(other, *restored, some_tokens(60, 50));
+    restored->load_positions(50, positions);
+    restored->rewind(*restored->load_mark(40, recurrent));
+    EXPECT_EQ(restored->position(), 40);
+    EXPECT_EQ(forward(other, *restored, more), expected);
+  }
+}
+
+// Stopped after any layer of a pass, a sequence goes on from its mark as if nothing had happened.
+TEST_F(DemoModel, StopsAfterAnyLayer) {
+  const std::vector<Token> prompt = some_tokens(30, n_vocab());
+  CpuRunner runner(model(), bounded(ExpertCache::full_bytes(model()) / 4));
+  runner.forward(prompt, LogitsFor::None);
+  const std::unique_ptr<model::Mark> mark = runner.mark();
+  const std::span<const float> logits = runner.forward(prompt, LogitsFor::All);
+  const std::vector<float> expected(logits.begin(), logits.end());
+  for (int layers = 0; layers < model().config().n_layers; ++layers) {
+    runner.rewind(*mark);
+    int left = layers;
+    runner.set_stop([&] { return left-- == 0; });
+    EXPECT_THROW(runner.forward(prompt, LogitsFor::All), model::Stopped);
+    EXPECT_EQ(left, -1);
+    EXPECT_EQ(runner.position(), 30);
+    runner.set_stop({});
+    runner.rewind(*mark);
+    EXPECT_TRUE(std::ranges::equal(runner.forward(prompt, LogitsFor::All), expected)) << layers << " layers";
+  }
+}
+
 TEST_F(DemoModel, BadRequests) {
   CpuOptions options;
   options.context = 8;
