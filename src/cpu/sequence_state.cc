@@ -107,6 +107,8 @@ void DeltaState::reset() {
 namespace {
 
 struct CpuMark final : model::Mark {
+  std::span<const std::byte> bytes() const override { return std::as_bytes(delta.span()); }
+
   int position = 0;
   AlignedBuffer<float> delta;
 };
@@ -145,12 +147,6 @@ void CpuSequence::rewind(const model::Mark& mark) {
 
 std::optional<model::Sequence::StateBytes> CpuSequence::state_bytes() const {
   return StateBytes{delta.values().size_bytes(), kv.bytes_per_position()};
-}
-
-void CpuSequence::save_mark(const model::Mark& mark, std::span<std::byte> out) const {
-  const std::span<const std::byte> bytes = std::as_bytes(checked(mark).delta.span());
-  RL_CHECK(out.size() == bytes.size());
-  std::ranges::copy(bytes, out.begin());
 }
 
 std::unique_ptr<model::Mark> CpuSequence::load_mark(int position, std::span<const std::byte> bytes) const {

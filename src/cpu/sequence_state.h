@@ -92,7 +92,6 @@ class CpuSequence final : public model::Sequence {
   void rewind(const model::Mark& mark) override;
 
   std::optional<StateBytes> state_bytes() const override;
-  void save_mark(const model::Mark& mark, std::span<std::byte> out) const override;
   std::unique_ptr<model::Mark> load_mark(int position, std::span<const std::byte> bytes) const override;
   void save_positions(int n, std::span<std::byte> out) const override;
   void load_positions(int n, std::span<const std::byte> bytes) override;

@@ -20,10 +20,6 @@ class OwnSequence final : public Sequence {
 
 }  // namespace
 
-void Sequence::save_mark(const Mark& /*mark*/, std::span<std::byte> /*out*/) const {
-  RL_CHECK(false, "this runner's states cannot be saved");
-}
-
 std::unique_ptr<Mark> Sequence::load_mark(int /*position*/, std::span<const std::byte> /*bytes*/) const {
   RL_CHECK(false, "this runner's states cannot be loaded");
   return nullptr;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -50,10 +51,12 @@ class Stopped : public Error {
   Stopped() : Error("stopped") {}
 };
 
-/// A place in a sequence to come back to.
+/// A place in a sequence to come back to. Immutable.
 class Mark {
  public:
   virtual ~Mark() = default;
+  /// The recurrent states, for Sequence::load_mark(); empty for runners whose states cannot be saved.
+  virtual std::span<const std::byte> bytes() const { return {}; }
 };
 
 /// The state of one sequence: recurrent states, keys and values. Belongs to the runner that made it, which
@@ -82,8 +85,7 @@ class Sequence {
   };
   /// nullopt: this runner's state cannot be copied out, and what follows may not be called.
   virtual std::optional<StateBytes> state_bytes() const { return std::nullopt; }
-  /// A mark of this runner's as bytes, and back.
-  virtual void save_mark(const Mark& mark, std::span<std::byte> out) const;
+  /// The mark of which these were the bytes().
   virtual std::unique_ptr<Mark> load_mark(int position, std::span<const std::byte> bytes) const;
   /// Keys and values of the first n positions, at most position().
   virtual void save_positions(int n, std::span<std::byte> out) const;

@@ -390,8 +390,8 @@ TEST_F(DemoModel, AStateGoesToAnotherRunner) {
     forward(runner, *sequence, std::span(prompt).subspan(40));
     const model::Sequence::StateBytes size = sequence->state_bytes().value();
     EXPECT_GT(size.mark, 0u);
-    std::vector<std::byte> recurrent(size.mark), positions(size.position * 50);
-    sequence->save_mark(*mark, recurrent);
+    EXPECT_EQ(mark->bytes().size(), size.mark);
+    std::vector<std::byte> positions(size.position * 50);
     sequence->save_positions(50, positions);
     sequence->rewind(*mark);
     const std::vector<float> expected = forward(runner, *sequence, more);
@@ -402,7 +402,7 @@ TEST_F(DemoModel, AStateGoesToAnotherRunner) {
     const auto restored = other.make_sequence();
     forward(other, *restored, some_tokens(60, 50));
     restored->load_positions(50, positions);
-    restored->rewind(*restored->load_mark(40, recurrent));
+    restored->rewind(*restored->load_mark(40, mark->bytes()));
     EXPECT_EQ(restored->position(), 40);
     EXPECT_EQ(forward(other, *restored, more), expected);
   }
