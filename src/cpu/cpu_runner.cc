@@ -338,6 +338,10 @@ experts::CacheStats CpuRunner::cache_stats() const {
   return impl_->cache.stats();
 }
 
+std::vector<experts::ExpertUse> CpuRunner::expert_uses() const {
+  return impl_->cache.uses();
+}
+
 std::string CpuRunner::cache_io() const {
   return impl_->cache.io();
 }

@@ -45,6 +45,7 @@ class CpuRunner final : public model::Runner {
   std::string state_format() const override;
 
   experts::CacheStats cache_stats() const;
+  std::vector<experts::ExpertUse> expert_uses() const;  ///< [n_layers][n_experts]
   StageTimes stage_times() const;
   std::string cache_io() const;  ///< how experts are read, see ExpertCache::io()
   WeightPages::Report weight_pages() const;

@@ -65,6 +65,11 @@ struct ExpertCache::Bounded {
   void mark_used(int layer, int32_t id);
   void arrived(const Arrival& arrival);
 
+  ExpertUse& use(ExpertKey key) {
+    return uses[static_cast<size_t>(key.layer) * static_cast<size_t>(files.n_experts) +
+                static_cast<size_t>(key.expert)];
+  }
+
   ExpertFiles files;
   ExpertPool pool;
   Arena arena;
@@ -75,6 +80,7 @@ struct ExpertCache::Bounded {
   int urgent = 0;                         ///< loads that a lease waits or waited for
   std::vector<Arrival> arrivals;
   CacheStats stats;
+  std::vector<ExpertUse> uses;
   ExpertStore store;  ///< last: it must go before the memory it reads into
 };
 
@@ -83,6 +89,7 @@ struct ExpertCache::Impl {
   bool prefetch = false;
   int live_leases = 0;
   CacheStats full_stats;
+  std::vector<ExpertUse> full_uses;
   std::unique_ptr<Bounded> bounded;  ///< nullptr: full
 };
 
@@ -95,6 +102,7 @@ ExpertCache::Bounded::Bounded(const ExpertFiles& expert_files, const SizeClasses
       plan(files.n_experts_used),
       io(options.io == IoMode::Auto ? choose_io_mode(files) : IoChoice{.mode = options.io}),
       prefetches_in_flight(sizes.classes.size(), 0),
+      uses(files.layers.size() * static_cast<size_t>(files.n_experts)),
       store(files, io.mode, reader ? std::move(reader) : make_reader()) {}
 
 void ExpertCache::Bounded::acquire(int layer, std::span<const int32_t> ids, Lease::State& lease) {
@@ -110,13 +118,15 @@ void ExpertCache::Bounded::acquire(int layer, std::span<const int32_t> ids, Leas
   for (size_t i = 0; i < ids.size(); ++i) {
     const PlanEntry& entry = lease.plan.entries[i];
     Slot& slot = slots[static_cast<size_t>(entry.slot)];
+    const bool late = entry.hit && slot.loading && slot.prefetched;
+    ++(entry.hit && !late ? use(entry.key).hits : use(entry.key).misses);
     if (!entry.hit) {
       ++stats.misses;
       pool.pin(entry);
       start_load(entry);
       slot.urgent = true;
       ++urgent;
-    } else if (slot.loading && slot.prefetched) {
+    } else if (late) {
       ++stats.prefetch_late;
       --prefetches_in_flight[static_cast<size_t>(pool.class_of(layer))];
       slot.urgent = true;
@@ -233,6 +243,7 @@ bool ExpertCache::Bounded::start_prefetch(ExpertKey key) {
   start_load(load.entries[0]).prefetched = true;  // the plan's pin is the read's
   ++in_flight;
   ++stats.prefetched;
+  ++use(key).prefetches;
   return true;
 }
 
@@ -310,7 +321,10 @@ ExpertCache::ExpertCache(const Model& model, CacheOptions options)
 ExpertCache::ExpertCache(const ExpertFiles& files, CacheOptions options, std::unique_ptr<Reader> reader)
     : impl_(std::make_unique<Impl>()) {
   impl_->files = files;
-  if (options.size.kind == CacheSize::Kind::Full) return;
+  if (options.size.kind == CacheSize::Kind::Full) {
+    impl_->full_uses.assign(files.layers.size() * static_cast<size_t>(files.n_experts), {.resident = true});
+    return;
+  }
   impl_->prefetch = options.prefetch;
   impl_->bounded = std::make_unique<Bounded>(files, size_classes(files), options, std::move(reader));
 }
@@ -332,6 +346,8 @@ ExpertCache::Lease ExpertCache::acquire(int layer, std::span<const int32_t> expe
     for (size_t i = 0; i < experts.size(); ++i) {
       state->experts[i] = impl_->files.mapped(layer, experts[i]);
       state->ready.push_back(static_cast<int>(i));
+      const size_t of_layer = static_cast<size_t>(layer) * static_cast<size_t>(impl_->files.n_experts);
+      ++impl_->full_uses[of_layer + static_cast<size_t>(experts[i])].hits;
     }
     impl_->full_stats.hits += experts.size();
   }
@@ -374,6 +390,17 @@ CacheStats ExpertCache::stats() const {
   stats.prefetch_wasted = stats.prefetched - stats.prefetch_useful - stats.prefetch_late;
   stats.bytes_read = impl_->bounded->store.bytes_read();
   return stats;
+}
+
+std::vector<ExpertUse> ExpertCache::uses() const {
+  if (!impl_->bounded) return impl_->full_uses;
+  std::vector<ExpertUse> uses = impl_->bounded->uses;
+  const int n_experts = impl_->files.n_experts;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const int at = static_cast<int>(i);
+    uses[i].resident = impl_->bounded->pool.resident({at / n_experts, at % n_experts});
+  }
+  return uses;
 }
 
 uint64_t ExpertCache::memory_bytes() const {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "experts/io_mode.h"
 #include "model/model.h"
@@ -38,6 +39,14 @@ struct CacheStats {
   uint64_t prefetch_wasted = 0;  ///< ... evicted, or left over until now, without being selected
   uint64_t bytes_read = 0;       ///< by us; in a full cache the system pages the file in, uncounted
   double stall_seconds = 0;      ///< time the computation waited with nothing else to do
+};
+
+/// What happened to one expert since construction.
+struct ExpertUse {
+  uint32_t hits = 0;        ///< selected and in memory
+  uint32_t misses = 0;      ///< selected and read, or still being read, on the critical path
+  uint32_t prefetches = 0;  ///< read ahead of time
+  bool resident = false;    ///< in memory now
 };
 
 /// The routed experts in bounded memory: the pool's bookkeeping, its arena, and the asynchronous reads that
@@ -108,7 +117,8 @@ class ExpertCache {
 
   bool prefetching() const;
   CacheStats stats() const;
-  uint64_t memory_bytes() const;  ///< of the arena
+  std::vector<ExpertUse> uses() const;  ///< [n_layers][n_experts]
+  uint64_t memory_bytes() const;        ///< of the arena
   /// How experts are read: "mapped", "buffered reads by threads", "direct reads by io_uring (measured:
   /// direct 3.1 GB/s, buffered 0.9)" where it was IoMode::Auto's choice.
   std::string io() const;

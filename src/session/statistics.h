@@ -10,19 +10,11 @@
 
 namespace redlite::session {
 
-/// What happened to an expert so far. Two pictures, compared, tell what happened in between.
-struct ExpertCell {
-  uint32_t hits = 0;        ///< selected and in memory
-  uint32_t misses = 0;      ///< selected and read, with the computation waiting for it
-  uint32_t prefetches = 0;  ///< read ahead of time
-  bool resident = false;    ///< in memory now
-};
-
-/// The expert cache, layers x experts.
+/// The expert cache, layers x experts. Two pictures, compared, tell what happened in between.
 struct ExpertMap {
   int n_layers = 0;
   int n_experts = 0;
-  std::vector<ExpertCell> cells;  ///< [n_layers][n_experts]; empty where the runner has no such thing
+  std::vector<experts::ExpertUse> cells;  ///< [n_layers][n_experts]; empty where the runner has no such thing
 };
 
 /// What a runner tells about itself between two passes; counters since its construction.

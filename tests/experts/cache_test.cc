@@ -37,6 +37,25 @@ std::vector<int> drain(ExpertCache::Lease& lease) {
   return indices;
 }
 
+/// What is told of single experts adds up to the counters of all.
+void expect_uses_add_up(const ExpertCache& cache) {
+  ExpertUse sum;
+  const std::vector<ExpertUse> uses = cache.uses();
+  ASSERT_EQ(uses.size(), static_cast<size_t>(TestFiles::kLayers * TestFiles::kExperts));
+  for (size_t i = 0; i < uses.size(); ++i) {
+    sum.hits += uses[i].hits;
+    sum.misses += uses[i].misses;
+    sum.prefetches += uses[i].prefetches;
+    const int at = static_cast<int>(i);
+    EXPECT_EQ(uses[i].resident, cache.resident(at / TestFiles::kExperts, at % TestFiles::kExperts));
+    EXPECT_TRUE(!uses[i].resident || uses[i].misses + uses[i].prefetches > 0);
+  }
+  const CacheStats stats = cache.stats();
+  EXPECT_EQ(sum.hits, stats.hits);
+  EXPECT_EQ(sum.misses, stats.misses + stats.prefetch_late);
+  EXPECT_EQ(sum.prefetches, stats.prefetched);
+}
+
 std::vector<int32_t> random_ids(std::mt19937& random, int n) {
   std::vector<int32_t> ids(TestFiles::kExperts);
   std::iota(ids.begin(), ids.end(), 0);
@@ -108,6 +127,7 @@ TEST_P(CacheBytes, AreThoseOfTheFileWhateverTheSequence) {
       }
       const CacheStats stats = cache.stats();
       expect_consistent(stats, selections);
+      expect_uses_add_up(cache);
       EXPECT_GT(stats.misses, 0u);
       if (!prefetch || bytes == minimum) {
         EXPECT_EQ(stats.prefetched, 0u);
