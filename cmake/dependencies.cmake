@@ -7,6 +7,8 @@ find_package(CLI11 REQUIRED)
 find_package(Boost REQUIRED COMPONENTS context)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+# Line editing, for the chat.
+pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 # io_uring is Linux only; without it the expert store reads with a pool of pread threads.
 pkg_check_modules(liburing IMPORTED_TARGET liburing)
 if(REDLITE_TESTS)

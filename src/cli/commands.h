@@ -8,6 +8,7 @@ namespace redlite::cli {
 // does the work; the callback throws Error (exit 1) or CLI::ParseError (exit 2, usage).
 
 void add_bench(CLI::App& app);
+void add_chat(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_info(CLI::App& app);
 void add_logits(CLI::App& app);

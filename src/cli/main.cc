@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
                "redlite"};
   app.set_version_flag("--version", "redlite " REDLITE_VERSION);
   app.require_subcommand(1);
+  cli::add_chat(app);
   cli::add_generate(app);
   cli::add_info(app);
   cli::add_tokenize(app);

@@ -30,13 +30,14 @@ std::string_view stop_reason_name(StopReason reason) {
   return "?";
 }
 
-GenerateResult generate(model::Runner& runner, const tokenizer::Tokenizer& tokenizer,
-                        std::span<const model::Token> prompt, const GenerateOptions& options,
-                        const TextSink& sink) {
+GenerateResult generate_tokens(model::Runner& runner, const tokenizer::Tokenizer& tokenizer,
+                               std::span<const model::Token> prompt, const GenerateOptions& options,
+                               const TokenSink& sink) {
   if (prompt.empty()) fail("the prompt is empty: give at least one token");
   GenerateResult result;
   result.prompt_tokens = static_cast<int>(prompt.size());
   Sampler sampler(options.sampler);
+  for (const model::Token token : options.history) sampler.accept(token);
   for (const model::Token token : prompt) sampler.accept(token);
   const auto cancelled = [&] { return options.cancel && options.cancel->load(std::memory_order_relaxed); };
 
@@ -44,7 +45,6 @@ GenerateResult generate(model::Runner& runner, const tokenizer::Tokenizer& token
   std::span<const float> logits = runner.forward(prompt, model::LogitsFor::Last);
   result.prefill_seconds = prefill.seconds();
 
-  tokenizer::StreamDecoder decoder(tokenizer);
   const Stopwatch decode;
   while (static_cast<int>(result.tokens.size()) < options.max_tokens) {
     if (cancelled()) {
@@ -58,12 +58,21 @@ GenerateResult generate(model::Runner& runner, const tokenizer::Tokenizer& token
     }
     sampler.accept(token);
     result.tokens.push_back(token);
-    sink(decoder.push(token));
+    sink(token);
     if (static_cast<int>(result.tokens.size()) == options.max_tokens) break;
     logits = runner.forward({&token, 1}, model::LogitsFor::Last);
     ++result.decode_tokens;
   }
   result.decode_seconds = decode.seconds();
+  return result;
+}
+
+GenerateResult generate(model::Runner& runner, const tokenizer::Tokenizer& tokenizer,
+                        std::span<const model::Token> prompt, const GenerateOptions& options,
+                        const TextSink& sink) {
+  tokenizer::StreamDecoder decoder(tokenizer);
+  GenerateResult result = generate_tokens(runner, tokenizer, prompt, options,
+                                          [&](model::Token token) { sink(decoder.push(token)); });
   sink(decoder.finish());
   return result;
 }

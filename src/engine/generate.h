@@ -16,8 +16,9 @@ namespace redlite::engine {
 struct GenerateOptions {
   int max_tokens = 256;
   SamplerOptions sampler;
-  bool ignore_end = false;                    ///< go on past end-of-text tokens
-  const std::atomic<bool>* cancel = nullptr;  ///< looked at between tokens
+  bool ignore_end = false;                     ///< go on past end-of-text tokens
+  const std::atomic<bool>* cancel = nullptr;   ///< looked at between tokens
+  std::span<const model::Token> history = {};  ///< what came before the prompt, for the sampler's penalties
 };
 
 /// Why a generation ended.
@@ -36,7 +37,15 @@ struct GenerateResult {
 /// Receives text as soon as it is valid UTF-8 (possibly empty).
 using TextSink = std::function<void(std::string_view text)>;
 
+/// Receives each token that is no end token, as soon as it is chosen.
+using TokenSink = std::function<void(model::Token token)>;
+
 /// Appends `prompt` (not empty) to the runner's sequence, then samples and appends up to max_tokens tokens.
+GenerateResult generate_tokens(model::Runner& runner, const tokenizer::Tokenizer& tokenizer,
+                               std::span<const model::Token> prompt, const GenerateOptions& options,
+                               const TokenSink& sink);
+
+/// The same, with text instead of tokens.
 GenerateResult generate(model::Runner& runner, const tokenizer::Tokenizer& tokenizer,
                         std::span<const model::Token> prompt, const GenerateOptions& options,
                         const TextSink& sink);
