@@ -1,6 +1,7 @@
 #include "cli/open_runner.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -21,28 +22,34 @@ experts::IoMode io_mode(std::string_view name) {
   return experts::IoMode::Auto;
 }
 
-/// Where the GPU's experts are to live: as asked for, else all of them on the device if they fit there with
-/// the dense weights, what a sequence needs, and a reserve; else a cache that leaves these.
-gpu::ExpertPlacement place_experts(const model::Model& model, const RunnerOptions& options,
-                                   const gpu::Device& device, std::string& description) {
-  constexpr uint64_t kReserve = 1024 * kMiB;
-  const uint64_t all = gpu::DeviceModel::expert_bytes(model);
-  const uint64_t free = device.free_memory(), other = model.dense_bytes() + kReserve;
-  uint64_t cache = all;
-  if (options.cache_mib == "auto") {
-    if (options.residency != "full" && free < other + all) cache = free > other ? free - other : 0;
-  } else if (options.cache_mib != "full") {
-    cache = std::min<uint64_t>(all, std::stoull(options.cache_mib) * kMiB);
-    if (options.residency == "full" && cache < all)
-      fail("--residency full needs all {} MiB of experts on the GPU: leave --cache-mib out", to_mib(all));
+/// A switch of the environment: off when it is "0".
+bool environment_switch(const char* name, bool otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == 0 ? otherwise : std::string_view(value) != "0";
+}
+
+gpu::ExpertChoice choose_experts(const RunnerOptions& options) {
+  gpu::ExpertChoice choice;
+  if (options.residency == "full") choice.residency = gpu::Residency::full;
+  if (options.residency == "device") choice.residency = gpu::Residency::device;
+  if (options.residency == "host") choice.residency = gpu::Residency::host;
+  if (options.cache_mib == "full") {
+    choice.cache_bytes = UINT64_MAX;
+  } else if (options.cache_mib != "auto") {
+    choice.cache_bytes = std::stoull(options.cache_mib) * kMiB;
   }
-  const bool full = options.residency == "full" || (options.residency == "auto" && cache == all);
-  description = full ? fmt::format("all {} MiB of experts on the GPU", to_mib(all))
-                     : fmt::format("{} MiB of {} on the GPU, which fills it from host memory", to_mib(cache),
-                                   to_mib(all));
-  if (options.residency == "auto" && options.cache_mib == "auto")
-    description += fmt::format(", chosen with {} MiB of its memory free", to_mib(free));
-  return {full ? gpu::Residency::full : gpu::Residency::device, cache};
+  if (options.host_cache_mib == "full") {
+    choice.host_tier = experts::CacheSize{};
+  } else if (options.host_cache_mib != "auto") {
+    choice.host_tier = {experts::CacheSize::Kind::Bounded, std::stoull(options.host_cache_mib) * kMiB};
+  }
+  choice.host.io = io_mode(options.io);
+  choice.host.prefetch = environment_switch("RL_ENGINE_PREFETCH", options.prefetch == "on");
+  choice.host.decode = options.decode == "routed" ? gpu::DecodeMode::routed
+                       : options.decode == "sync" ? gpu::DecodeMode::sync
+                                                  : gpu::DecodeMode::automatic;
+  if (options.lookahead != "auto") choice.host.lookahead = std::stoi(options.lookahead);
+  return choice;
 }
 
 void open_gpu(const model::Model& model, const RunnerOptions& options, int context, OpenRunner& open) {
@@ -50,11 +57,14 @@ void open_gpu(const model::Model& model, const RunnerOptions& options, int conte
   gpu.context = context;
   gpu.batch = std::min(options.batch, gpu.batch);
   gpu.half_kv = options.kv == "f16";
+  gpu.experts = choose_experts(options);
+  gpu.concurrent = environment_switch("RL_ENGINE_CONCURRENT", true);
+  gpu.profile = environment_switch("RL_ENGINE_PROFILE", false);
   auto device =
       options.backend == "cuda" ? gpu::open_cuda() : gpu::open_emulator({.threads = options.threads});
-  gpu.experts = place_experts(model, options, *device, open.cache_description);
   auto runner = std::make_unique<gpu::GpuRunner>(model, std::move(device), gpu);
   open.gpu = runner.get();
+  open.cache_description = runner->description();
   open.runner = std::move(runner);
 }
 

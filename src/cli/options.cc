@@ -17,6 +17,18 @@ std::string check_cache_size(const std::string& text) {
   return number ? "" : fmt::format("'{}' is not a number of MiB, 'full' or 'auto'", text);
 }
 
+/// CLI11 validator: a number of layers or "auto".
+std::string check_lookahead(const std::string& text) {
+  if (text == "auto") return "";
+  int layers = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layers);
+  const bool number = error == std::errc() && end == text.data() + text.size() && layers >= 1;
+  return number ? "" : fmt::format("'{}' is not a number of layers or 'auto'", text);
+}
+CLI::Validator lookahead() {
+  return CLI::Validator(check_lookahead, "");
+}
+
 }  // namespace
 
 CLI::Validator one_of(const std::vector<std::string>& words) {
@@ -45,10 +57,30 @@ void add_runner_options(CLI::App& command, RunnerOptions& options) {
       ->group(group);
   command
       .add_option("--residency", options.residency,
-                  "GPU: all experts in its memory (full), or in host memory with a cache that the GPU fills "
-                  "(device)")
-      ->type_name("auto|full|device")
-      ->check(one_of({"auto", "full", "device"}))
+                  "GPU: all experts in its memory (full), in host memory with a cache that the GPU fills "
+                  "(device), or on disk with caches that the host fills (host)")
+      ->type_name("auto|full|device|host")
+      ->check(one_of({"auto", "full", "device", "host"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--host-cache-mib", options.host_cache_mib,
+                  "--residency host: host memory between disk and GPU; full: the whole file, mapped")
+      ->type_name("N|full|auto")
+      ->check(cache_size())
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--decode", options.decode,
+                  "--residency host: the CPU decides after each layer (sync), or where an expert is missing "
+                  "(routed)")
+      ->type_name("auto|routed|sync")
+      ->check(one_of({"auto", "routed", "sync"}))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--lookahead", options.lookahead, "--residency host: layers submitted ahead of the CPU")
+      ->type_name("N|auto")
+      ->check(lookahead())
       ->capture_default_str()
       ->group(group);
   command

@@ -32,8 +32,11 @@ CLI::Validator cache_size();
 /// What every command that runs a model lets one choose.
 struct RunnerOptions {
   std::string backend = "cpu";
-  std::string cache_mib = "auto";  ///< a number of MiB, "full" or "auto"
-  std::string residency = "auto";  ///< of the GPU's experts: "auto", "full" or "device"
+  std::string cache_mib = "auto";       ///< a number of MiB, "full" or "auto"
+  std::string residency = "auto";       ///< of the GPU's experts: "auto", "full", "device" or "host"
+  std::string host_cache_mib = "auto";  ///< for residency "host": a number of MiB, "full" or "auto"
+  std::string decode = "auto";          ///< ... "auto", "routed" or "sync"
+  std::string lookahead = "auto";       ///< ... a number of layers or "auto"
   std::string prefetch = "on";
   std::string io = "auto";
   std::string kv = "f16";
@@ -43,7 +46,8 @@ struct RunnerOptions {
   int threads = 0;  ///< 0: one for each core
 };
 
-/// Declares --backend, --cache-mib, --residency, --prefetch, --io, --kv, --kernels, --context, --batch and
+/// Declares --backend, --cache-mib, --residency, --host-cache-mib, --decode, --lookahead, --prefetch, --io,
+/// --kv, --kernels, --context, --batch and
 /// --threads.
 void add_runner_options(CLI::App& command, RunnerOptions& options);
 

@@ -31,6 +31,33 @@ std::string why(const cpu::WeightPages::Report& pages) {
   return text;
 }
 
+/// Selections that need not be waited for.
+double hit_rate(const gpu::HostWalkStatistics& s) {
+  return rate(static_cast<double>(s.hits), static_cast<double>(s.hits + s.late + s.misses));
+}
+
+nlohmann::ordered_json host_cache_json(const OpenRunner& open) {
+  const gpu::HostDecode& host = *open.gpu->host_decode();
+  const gpu::HostWalkStatistics s = host.statistics();
+  const experts::CacheStats tier = host.tier_statistics();
+  return {{"description", open.gpu->description()},
+          {"hit_rate", hit_rate(s)},
+          {"hits", s.hits},
+          {"late", s.late},
+          {"misses", s.misses},
+          {"bytes_copied", host.loaded_bytes()},
+          {"prefetched", s.prefetched},
+          {"prefetch_useful", s.prefetch_useful},
+          {"prefetch_refused", s.prefetch_refused},
+          {"windows", s.windows},
+          {"stops", s.stops},
+          {"skipped_layers", s.skipped_layers},
+          {"host_hits", tier.hits},
+          {"host_misses", tier.misses},
+          {"bytes_read", tier.bytes_read},
+          {"stall_seconds", tier.stall_seconds}};
+}
+
 }  // namespace
 
 nlohmann::ordered_json statistics_json(const OpenRunner& open, const engine::GenerateResult& result) {
@@ -53,7 +80,21 @@ nlohmann::ordered_json statistics_json(const OpenRunner& open, const engine::Gen
                      {"misses", s.misses},
                      {"hit_rate", rate(static_cast<double>(s.hits), static_cast<double>(s.hits + s.misses))},
                      {"bytes_copied", s.bytes_copied}};
+    json["residency"] = gpu::residency_name(open.gpu->residency());
+    json["cache"]["description"] = open.gpu->description();
+    if (open.gpu->host_decode() != nullptr) json["cache"] = host_cache_json(open);
+    if (const gpu::Profile* profile = open.gpu->profile()) {
+      for (const auto& [name, stage] : profile->stages())
+        json["profile"][name] = {{"milliseconds", stage.milliseconds}, {"launches", stage.launches}};
+    }
+    const gpu::DeviceUse use = open.gpu->device_use();
     json["device_memory_mib"] = mib(memory.device);
+    json["device_use_mib"] = {{"cache", mib(use.cache)},
+                              {"dense", mib(use.dense)},
+                              {"state", mib(use.state)},
+                              {"scratch", mib(use.scratch)}};
+    json["early_starts"] = open.gpu->early_starts();
+    json["registered_memory_mib"] = mib(memory.registered);
     json["page_locked_memory_mib"] = mib(memory.host);
   }
   if (!open.cpu) return json;
@@ -103,15 +144,43 @@ std::string statistics_table(const OpenRunner& open, const engine::GenerateResul
     const gpu::MemoryUse& memory = open.gpu->device().memory();
     row("device", fmt::format("{}, {} kernels in a token's graph", open.gpu->device().info().name,
                               open.gpu->graph_kernels()));
-    row("expert cache", open.cache_description);
-    if (s.hits + s.misses > 0) {
+    row("expert cache", open.gpu->description());
+    if (const gpu::HostDecode* host = open.gpu->host_decode()) {
+      const gpu::HostWalkStatistics w = host->statistics();
+      const experts::CacheStats tier = host->tier_statistics();
+      const auto tokens = static_cast<double>(w.tokens);
+      row("selections", fmt::format("{:.1f} % hits: {} hits, {} misses, {} late, {:.1f} MiB copied",
+                                    100 * hit_rate(w), w.hits, w.misses, w.late, mib(host->loaded_bytes())));
+      row("a token", fmt::format("{:.1f} decisions, {:.1f} stops, {:.1f} layers skipped",
+                                 rate(static_cast<double>(w.windows), tokens),
+                                 rate(static_cast<double>(w.stops), tokens),
+                                 rate(static_cast<double>(w.skipped_layers), tokens)));
+      if (w.prefetched > 0)
+        row("prefetch", fmt::format("{} loads: {} useful; {} refused, the slot was in flight", w.prefetched,
+                                    w.prefetch_useful, w.prefetch_refused));
+      if (tier.bytes_read > 0)
+        row("read", fmt::format("{:.1f} MiB from the file, {:.2f} s waiting for it; {:.1f} % of loads from "
+                                "host memory",
+                                mib(tier.bytes_read), tier.stall_seconds,
+                                percent(static_cast<double>(tier.hits),
+                                        static_cast<double>(tier.hits + tier.misses))));
+    } else if (s.hits + s.misses > 0) {
       row("selections",
           fmt::format("{:.1f} % hits: {} hits, {} misses, {:.1f} MiB copied",
                       percent(static_cast<double>(s.hits), static_cast<double>(s.hits + s.misses)), s.hits,
                       s.misses, mib(s.bytes_copied)));
     }
-    row("device memory", fmt::format("{:.0f} MiB; {:.0f} MiB of page-locked host memory", mib(memory.device),
-                                     mib(memory.host)));
+    const gpu::DeviceUse use = open.gpu->device_use();
+    row("device memory",
+        fmt::format("{:.0f} MiB = cache {:.0f} + dense {:.0f} + state {:.0f} + scratch {:.0f}; {:.0f} MiB of "
+                    "host memory page-locked, {:.0f} registered",
+                    mib(memory.device), mib(use.cache), mib(use.dense), mib(use.state), mib(use.scratch),
+                    mib(memory.host), mib(memory.registered)));
+    if (const gpu::Profile* profile = open.gpu->profile()) {
+      for (const auto& [name, stage] : profile->stages())
+        row("", fmt::format("{:<16} {:>9.3f} ms in {:>6} launches, {:>7.1f} us each", name,
+                            stage.milliseconds, stage.launches, 1000 * stage.milliseconds / stage.launches));
+    }
   }
   if (!open.cpu) {
     row("memory", fmt::format("peak {:.0f} MiB", mib(peak_resident_memory())));

@@ -407,6 +407,11 @@ uint64_t ExpertCache::memory_bytes() const {
   return impl_->bounded ? impl_->bounded->arena.size() : 0;
 }
 
+std::span<std::byte> ExpertCache::memory() {
+  if (!impl_->bounded) return {};
+  return {impl_->bounded->arena.data(), impl_->bounded->arena.size()};
+}
+
 std::string ExpertCache::io() const {
   if (!impl_->bounded) return "mapped";
   const ExpertStore& store = impl_->bounded->store;

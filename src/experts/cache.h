@@ -119,6 +119,8 @@ class ExpertCache {
   CacheStats stats() const;
   std::vector<ExpertUse> uses() const;  ///< [n_layers][n_experts]
   uint64_t memory_bytes() const;        ///< of the arena
+  /// Where experts are handed out from; empty in a full cache, whose experts lie in the mapped files.
+  std::span<std::byte> memory();
   /// How experts are read: "mapped", "buffered reads by threads", "direct reads by io_uring (measured:
   /// direct 3.1 GB/s, buffered 0.9)" where it was IoMode::Auto's choice.
   std::string io() const;

@@ -100,6 +100,16 @@ void ExpertPool::retire(const PlanEntry& entry) {
   if (checked(entry).key == entry.key) order_->forget(entry.slot);
 }
 
+int32_t ExpertPool::victim(int layer) const {
+  int32_t slot = order_->first(class_of(layer));
+  while (slot >= 0 && pins(slot) > 0) slot = order_->after(slot);
+  return slot;
+}
+
+int ExpertPool::number_in_class(int32_t slot) const {
+  return slot - classes_[static_cast<size_t>(slots_[static_cast<size_t>(slot)].slot_class)].first_slot;
+}
+
 int ExpertPool::available(int layer) const {
   return classes_[static_cast<size_t>(class_of(layer))].unpinned;
 }

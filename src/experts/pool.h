@@ -65,6 +65,8 @@ class ExpertPool {
   /// Nothing happens if its load has failed meanwhile.
   void retire(const PlanEntry& entry);
 
+  /// The slot that the next miss of this layer gets; -1: all are pinned.
+  int32_t victim(int layer) const;
   /// Unpinned slots of this layer's class.
   int available(int layer) const;
   /// Unpinned slots that acquiring these distinct experts would pin.
@@ -90,6 +92,7 @@ class ExpertPool {
   ExpertKey key_of(int32_t slot) const;  ///< layer -1: none
   uint64_t generation(int32_t slot) const;
   int pins(int32_t slot) const;
+  int number_in_class(int32_t slot) const;  ///< from 0
   int n_slots() const { return static_cast<int>(slots_.size()); }
   int n_slots(int layer) const;
   int n_classes() const { return static_cast<int>(classes_.size()); }

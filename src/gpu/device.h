@@ -126,6 +126,8 @@ class Stream {
   virtual std::unique_ptr<Graph> end_capture() = 0;
   virtual void replay(const Graph& graph) = 0;
 
+  /// True when all work is done. Throws if some of it failed.
+  virtual bool idle() = 0;
   /// Returns when all work is done; throws when that takes longer than `limit`.
   virtual void synchronize(std::chrono::milliseconds limit = std::chrono::minutes(10)) = 0;
 

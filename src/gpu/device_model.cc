@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "base/error.h"
 #include "gpu/kernels/repack.h"
@@ -167,22 +168,6 @@ class DeviceModel::Upload {
       expert(model, layer, e, slots + bytes * static_cast<size_t>(e));
   }
 
-  /// The same to host memory, by way of the device, whose kernels make the planes.
-  void fill_host(const model::Model& model, int layer, std::byte* host) {
-    const size_t bytes = slot_bytes(model, layer), n = static_cast<size_t>(model.config().n_experts);
-    const size_t at_once = std::clamp<size_t>(kStaging / bytes, 1, n);
-    if (made_.bytes() < at_once * bytes) {
-      stream_.synchronize();
-      made_ = device_.allocate(at_once * bytes, "staging for the experts");
-    }
-    for (size_t first = 0; first < n; first += at_once) {
-      const size_t count = std::min(at_once, n - first);
-      for (size_t i = 0; i < count; ++i)
-        expert(model, layer, static_cast<int>(first + i), made_.as() + bytes * i);
-      stream_.copy(host + bytes * first, made_.as(), bytes * count);
-    }
-  }
-
  private:
   void expert(const model::Model& model, int layer, int number, std::byte* slot) {
     const model::Model::Expert expert = model.mapped_expert(layer, number);
@@ -195,8 +180,27 @@ class DeviceModel::Upload {
   Device& device_;
   Stream& stream_;
   Buffer staging_;
-  Buffer made_;  ///< experts on their way to host memory
 };
+
+std::string_view residency_name(Residency residency) {
+  return residency == Residency::full ? "full" : residency == Residency::device ? "device" : "host";
+}
+
+experts::SizeClasses device_slot_classes(const model::Model& model) {
+  experts::SizeClasses sizes;
+  std::map<size_t, int> class_of_size;
+  for (int l = 0; l < model.config().n_layers; ++l) {
+    const size_t bytes = experts::align_up(slot_bytes(model, l));
+    const auto [at, is_new] = class_of_size.try_emplace(bytes, sizes.classes.size());
+    if (is_new) {
+      sizes.classes.push_back({bytes, 0});
+      sizes.triplet_bytes.push_back(bytes);
+    }
+    sizes.class_of_layer.push_back(at->second);
+    sizes.classes[static_cast<size_t>(at->second)].n_slots += model.config().n_experts;
+  }
+  return sizes;
+}
 
 uint64_t DeviceModel::expert_bytes(const model::Model& model) {
   uint64_t bytes = 0;
@@ -224,20 +228,16 @@ SlotStatistics DeviceModel::statistics(Stream& stream) const {
   return out;
 }
 
-DeviceModel::DeviceModel(const model::Model& model, Device& device, Stream& stream,
-                         const ExpertPlacement& placement)
-    : residency_(placement.residency),
+DeviceModel::DeviceModel(const model::Model& model, Device& device, Stream& stream)
+    : model_(model),
+      device_(device),
+      stream_(stream),
       codebooks_(upload_codebooks(device, stream)),
       dense_(device, "the dense weights"),
-      experts_(device, "the experts") {
+      experts_(device, "the experts", 0) {
   const model::Config& c = model.config();
   const model::Weights& w = model.weights();
   Upload upload(device, stream);
-  if (residency_ == Residency::device) {
-    const size_t counters = 2 * static_cast<size_t>(c.n_layers);
-    counters_ = dense_.take<uint64_t>(counters);
-    stream.fill(counters_, 0, counters * sizeof(uint64_t));
-  }
   for (int l = 0; l < c.n_layers; ++l) {
     const model::LayerWeights& from = w.layers[static_cast<size_t>(l)];
     DeviceLayer& to = layers_.emplace_back();
@@ -269,51 +269,102 @@ DeviceModel::DeviceModel(const model::Model& model, Device& device, Stream& stre
     }
     to.router = upload.values(dense_, router);
     to.experts = upload.experts(dense_, model, l);
-    place_experts(model, l, device, stream, upload, placement);
   }
   output_norm_ = upload.values(dense_, w.output_norm);
   output_ = upload.projection(dense_, {&w.output});
   stream.synchronize();
 }
 
-void DeviceModel::place_experts(const model::Model& model, int l, Device& device, Stream& stream,
-                                Upload& upload, const ExpertPlacement& placement) {
-  const model::Config& c = model.config();
-  const size_t n_experts = static_cast<size_t>(c.n_experts), n_used = static_cast<size_t>(c.n_experts_used);
-  DeviceLayer& layer = layers_[static_cast<size_t>(l)];
-  const size_t bytes = layer.experts.slot_bytes;
-  if (residency_ == Residency::full) {
-    std::byte* slots = experts_.take(bytes * n_experts);
-    upload.fill(model, l, slots);
-    layer.experts.slot = matrices_in(model, l, slots);
-    return;
+void DeviceModel::place_all() {
+  residency_ = Residency::full;
+  Upload upload(device_, stream_);
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    LayerExperts& experts = layers_[l].experts;
+    std::byte* slots = experts_.take(experts.slot_bytes * static_cast<size_t>(model_.config().n_experts));
+    upload.fill(model_, static_cast<int>(l), slots);
+    experts.slot = matrices_in(model_, static_cast<int>(l), slots);
   }
+  stream_.synchronize();
+}
+
+void DeviceModel::place_cache(uint64_t cache_bytes) {
+  const model::Config& c = model_.config();
+  const size_t n_experts = static_cast<size_t>(c.n_experts), n_used = static_cast<size_t>(c.n_experts_used);
+  residency_ = Residency::device;
   // The same part of every layer's experts.
-  const double part = static_cast<double>(placement.cache_bytes) / static_cast<double>(expert_bytes(model));
+  const double part = static_cast<double>(cache_bytes) / static_cast<double>(expert_bytes(model_));
   const size_t n_slots = std::min(n_experts, static_cast<size_t>(part * static_cast<double>(n_experts)));
   if (n_slots < n_used) {
-    fail("an expert cache of {} MiB on the GPU is too small; the least for this model is {} MiB",
-         placement.cache_bytes >> 20, (least_cache_bytes(model) >> 20) + 1);
+    fail("an expert cache of {} MiB on the GPU is too small; the least for this model is --cache-mib {}",
+         cache_bytes >> 20, (least_cache_bytes(model_) >> 20) + 1);
   }
-  layer.experts.slot = matrices_in(model, l, experts_.take(bytes * n_slots));
-  host_.push_back(device.allocate_host(bytes * n_experts, "the experts in host memory"));
-  layer.host = host_.back().on_device();
-  upload.fill_host(model, l, host_.back().host());
+  files_.emplace(device_, experts::expert_files(model_));
+  const size_t counters = 2 * layers_.size();
+  counters_ = dense_.take<uint64_t>(counters);
+  stream_.fill(counters_, 0, counters * sizeof(uint64_t));
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    DeviceLayer& layer = layers_[l];
+    const int number = static_cast<int>(l);
+    layer.experts.slot = matrices_in(model_, number, experts_.take(layer.experts.slot_bytes * n_slots));
+    const model::Model::Expert first = model_.mapped_expert(number, 0);
+    const model::ExpertLayer& from = model_.experts()[l];
+    layer.source = {{files_->on_device(first.gate.data), files_->on_device(first.up.data),
+                     files_->on_device(first.down.data)},
+                    {from.gate.expert_stride, from.up.expert_stride, from.down.expert_stride}};
+    SlotTable& table = layer.table;
+    table.n_slots = static_cast<int32_t>(n_slots);
+    table.slot_of = dense_.take<int32_t>(n_experts);
+    table.expert_of = dense_.take<int32_t>(n_slots);
+    table.last_used = dense_.take<uint32_t>(n_slots);
+    table.tick = dense_.take<uint32_t>(1);
+    table.n_copies = dense_.take<uint32_t>(1);
+    table.copies = dense_.take<SlotCopy>(n_used);
+    table.hits = counters_ + 2 * l;
+    table.misses = table.hits + 1;
+    stream_.fill(table.slot_of, 0xff, n_experts * sizeof(int32_t));
+    stream_.fill(table.expert_of, 0xff, n_slots * sizeof(int32_t));
+    stream_.fill(table.last_used, 0, n_slots * sizeof(uint32_t));
+    stream_.fill(table.tick, 0, sizeof(uint32_t));
+  }
+  stream_.synchronize();
+}
 
-  SlotTable& table = layer.table;
-  table.n_slots = static_cast<int32_t>(n_slots);
-  table.slot_of = dense_.take<int32_t>(n_experts);
-  table.expert_of = dense_.take<int32_t>(n_slots);
-  table.last_used = dense_.take<uint32_t>(n_slots);
-  table.tick = dense_.take<uint32_t>(1);
-  table.n_copies = dense_.take<uint32_t>(1);
-  table.copies = dense_.take<SlotCopy>(n_used);
-  table.hits = counters_ + 2 * static_cast<size_t>(l);
-  table.misses = table.hits + 1;
-  stream.fill(table.slot_of, 0xff, n_experts * sizeof(int32_t));
-  stream.fill(table.expert_of, 0xff, n_slots * sizeof(int32_t));
-  stream.fill(table.last_used, 0, n_slots * sizeof(uint32_t));
-  stream.fill(table.tick, 0, sizeof(uint32_t));
+void DeviceModel::place_slots(const experts::ExpertPool& pool) {
+  residency_ = Residency::host;
+  const experts::SizeClasses sizes = device_slot_classes(model_);
+  std::vector<std::byte*> slots(sizes.classes.size());
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    const int number = static_cast<int>(l);
+    const auto slot_class = static_cast<size_t>(pool.class_of(number));
+    LayerExperts& experts = layers_[l].experts;
+    experts.slot_bytes = sizes.classes[slot_class].slot_bytes;
+    if (slots[slot_class] == nullptr)
+      slots[slot_class] = experts_.take(experts.slot_bytes * static_cast<size_t>(pool.n_slots(number)));
+    experts.slot = matrices_in(model_, number, slots[slot_class]);
+  }
+}
+
+LoadExperts::Params DeviceModel::load_params(int l) const {
+  const DeviceLayer& layer = layers_[static_cast<size_t>(l)];
+  LoadExperts::Params p{};
+  const DeviceMatrix* matrices[3] = {&layer.experts.slot.gate, &layer.experts.slot.up,
+                                     &layer.experts.slot.down};
+  p.slots = const_cast<std::byte*>(matrices[0]->planes.data);
+  p.slot_bytes = layer.experts.slot_bytes;
+  for (int m = 0; m < 3; ++m) {
+    const PlaneMatrix& planes = matrices[m]->planes;
+    const PlaneFormat& format = plane_format(matrices[m]->type);
+    p.matrices[m].format = format;
+    for (int i = 0; i < format.n_planes; ++i)
+      p.matrices[m].plane[i] = planes.plane[i] + static_cast<uint64_t>(planes.data - p.slots);
+    p.matrices[m].blocks =
+        static_cast<uint32_t>(static_cast<size_t>(planes.rows) * static_cast<size_t>(planes.cols) /
+                              static_cast<size_t>(format.block_values));
+  }
+  p.source = layer.source;
+  p.copies = layer.table.copies;
+  p.n_copies = layer.table.n_copies;
+  return p;
 }
 
 }  // namespace redlite::gpu

@@ -1,14 +1,19 @@
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "experts/pool.h"
 #include "gpu/arena.h"
 #include "gpu/kernels/delta_step.h"
 #include "gpu/kernels/device_matrix.h"
 #include "gpu/kernels/experts.h"
+#include "gpu/kernels/load_experts.h"
 #include "gpu/kernels/project.h"
 #include "gpu/kernels/slots.h"
+#include "gpu/registered_files.h"
 #include "model/model.h"
 
 namespace redlite::gpu {
@@ -46,19 +51,17 @@ struct DeviceLayer {
   DeviceDeltaNet delta;           ///< used when it says DeltaNet
   const float* router = nullptr;  ///< [n_experts (+ 1: the shared expert's gate)][n_embd]
   LayerExperts experts;
-  SlotTable table{};  ///< Residency::device only
-  const std::byte* host =
-      nullptr;  ///< ... all experts, as kernels read them from host memory: slot e is expert e
+  SlotTable table{};      ///< Residency::device only
+  ExpertSource source{};  ///< ... where it copies from
 };
 
-/// Where the routed experts are: all in device memory, or all in page-locked host memory with a cache on the
-/// device that the device manages itself.
-enum class Residency : uint8_t { full, device };
-
-struct ExpertPlacement {
-  Residency residency = Residency::full;
-  uint64_t cache_bytes = 0;  ///< of device memory for Residency::device; each layer gets its share
+/// Where the routed experts are.
+enum class Residency : uint8_t {
+  full,    ///< all in device memory
+  device,  ///< all in host memory that the device reads, with a cache that the device manages itself
+  host,    ///< in the file, with caches on the host and on the device that the host manages
 };
+std::string_view residency_name(Residency residency);
 
 /// What a cache did since the runner was made.
 struct SlotStatistics {
@@ -67,17 +70,36 @@ struct SlotStatistics {
   uint64_t bytes_copied = 0;  ///< from host memory, for misses
 };
 
+/// The size classes of slots on the device, as of those in host memory: experts lie there in planes. Slots
+/// are rounded up to a page, which is what experts::divide() counts in.
+experts::SizeClasses device_slot_classes(const model::Model& model);
+
 /// A model's weights in device memory, in planes. The embedding stays in the file.
 class DeviceModel {
  public:
-  DeviceModel(const model::Model& model, Device& device, Stream& stream, const ExpertPlacement& placement);
+  /// Brings the dense weights there. One of the calls that place experts must follow.
+  DeviceModel(const model::Model& model, Device& device, Stream& stream);
 
-  /// Device memory for all experts, and the least cache (each layer's experts of one token).
+  /// All experts.
+  void place_all();
+  /// A cache that the device manages; each layer gets its share of the bytes. Throws Error if it is below
+  /// least_cache_bytes().
+  void place_cache(uint64_t bytes);
+  /// Slots for a cache that the host manages, by `pool`.
+  void place_slots(const experts::ExpertPool& pool);
+
+  /// Device memory for all experts, and the least cache that the device manages: each layer's experts of one
+  /// token.
   static uint64_t expert_bytes(const model::Model& model);
   static uint64_t least_cache_bytes(const model::Model& model);
 
   Residency residency() const { return residency_; }
   SlotStatistics statistics(Stream& stream) const;
+  uint64_t dense_bytes() const { return dense_.bytes() + codebooks_.bytes(); }
+  uint64_t cache_bytes() const { return experts_.bytes(); }
+
+  /// How experts are brought into a layer's slots; what is to be brought is left to the caller.
+  LoadExperts::Params load_params(int layer) const;
 
   std::span<const DeviceLayer> layers() const { return layers_; }
   const DeviceLayer& layer(int l) const { return layers_[static_cast<size_t>(l)]; }
@@ -88,14 +110,14 @@ class DeviceModel {
  private:
   class Upload;
 
-  void place_experts(const model::Model& model, int layer, Device& device, Stream& stream, Upload& upload,
-                     const ExpertPlacement& placement);
-
-  Residency residency_;
+  const model::Model& model_;
+  Device& device_;
+  Stream& stream_;
+  Residency residency_ = Residency::full;
   Buffer codebooks_;
   Arena dense_, experts_;
-  std::vector<HostBuffer> host_;  ///< Residency::device: a layer's experts
-  uint64_t* counters_ = nullptr;  ///< [n_layers][2]: hits, misses
+  std::optional<RegisteredFiles> files_;  ///< Residency::device
+  uint64_t* counters_ = nullptr;          ///< ... [n_layers][2]: hits, misses
   std::vector<DeviceLayer> layers_;
   const float* output_norm_ = nullptr;
   Projection output_;

@@ -1,13 +1,15 @@
 #include "gpu/gpu_runner.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "gpu/device_model.h"
 #include "gpu/kernels/attend.h"
-#include "gpu/kernels/copy_experts.h"
 #include "gpu/kernels/embed.h"
+#include "gpu/kernels/load_experts.h"
 #include "gpu/kernels/route.h"
 #include "gpu/limits.h"
 #include "gpu/scratch.h"
@@ -27,18 +29,22 @@ struct GpuRunner::Impl {
         config(m.config()),
         device(std::move(d)),
         stream(device->create_stream()),
-        weights(m, *device, *stream, options.experts),
+        concurrent(options.concurrent && !options.profile),
+        weights(m, *device, *stream),
         sequence(*device, config, choose_context(config, options.context), options.half_kv),
-        scratch(*device, config, choose_batch(options), sequence.capacity()) {
+        scratch(*device, config, std::min(options.batch, sequence.capacity()), sequence.capacity()) {
+    if (options.profile) profile.emplace(*device, *stream);
     scratch.begin(*stream);
     sequence.reset(*stream);
+    place_experts(options);
     stream->synchronize();
   }
 
-  /// With a cache tokens come one by one: the slots of one token's experts are all that a cache must have.
-  int choose_batch(const GpuOptions& options) const {
-    return weights.residency() == Residency::device ? 1 : std::min(options.batch, sequence.capacity());
-  }
+  /// Last of all that takes device memory: what is left is known then.
+  void place_experts(const GpuOptions& options);
+  /// Most tokens of a chunk. With a cache they come one by one: the slots of one token's experts are all that
+  /// a cache must have.
+  int batch() const { return weights.residency() == Residency::full ? scratch.batch : 1; }
 
   /// Puts the kernels of a forward pass of n tokens into the stream; logits[n_logits][n_vocab] of the last
   /// n_logits of them go to the host.
@@ -48,15 +54,40 @@ struct GpuRunner::Impl {
   void encode_mixer(int l, int n);    ///< with the router behind it
   void encode_experts(int l, int n);  ///< of the slots that the router found, or that were filled since
   void encode_output(int n, int n_logits);
+  /// The next layer's router on what layer l's experts get, told to the host.
+  void encode_prediction(int l);
+  /// A segment of HostGpu, of one token.
+  void encode_segment(int segment, bool predict, bool logits);
   /// Runs it for the tokens.
   void forward_chunk(std::span<const Token> tokens, int n_logits);
 
   template <typename K>
   void launch(Dim3 grid, size_t dynamic_shared, typename K::Params params) {
     if constexpr (requires { params.skip; }) params.skip = skip;
-    stream->launch<K>(
-        {.grid = grid, .threads = kStepThreads, .dynamic_shared = dynamic_shared, .early_start = true},
-        params);
+    const auto run = [&] {
+      stream->launch<K>({.grid = grid,
+                         .threads = kStepThreads,
+                         .dynamic_shared = dynamic_shared,
+                         .early_start = concurrent},
+                        params);
+    };
+    early_starts += concurrent ? 1 : 0;
+    if (profile) {
+      profile->time(stage_of(params, K::kName), run);
+    } else {
+      run();
+    }
+  }
+  /// A kernel's stage in a profile.
+  template <typename Params>
+  std::string stage_of(const Params& /*params*/, const char* kernel) const {
+    return kernel;
+  }
+  std::string stage_of(const Project::Params& p, const char* kernel) const {
+    return fmt::format("{} {}", kernel,
+                       p.residual != nullptr   ? "output"
+                       : p.y == scratch.logits ? "logits"
+                                               : "input");
   }
   void project(const ProjectInput& input, const Projection& matrices, int n, float* y, float* residual,
                int y_stride);
@@ -69,14 +100,20 @@ struct GpuRunner::Impl {
   const model::Config& config;
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream;
+  bool concurrent;
+  std::optional<Profile> profile;
+  uint64_t early_starts = 0;
   DeviceModel weights;
   Sequence sequence;
   Scratch scratch;
   std::unique_ptr<Graph> decode;  ///< encode(1, 1), captured
+  std::string placement;
+  std::optional<HostDecode> host;  ///< Residency::host
 
   const uint32_t* skip = nullptr;  ///< the early-out flag of every kernel; nullptr: none
   int position = 0;
-  uint32_t flip = 0;  ///< Step::flip of the next pass
+  uint32_t flip = 0;    ///< Step::flip of the next pass
+  uint32_t number = 0;  ///< Step::number of the last pass
   const model::Tap* tap = nullptr;
   std::vector<float> logits;  ///< of the last call, where they are of several chunks
 };
@@ -103,6 +140,7 @@ void GpuRunner::Impl::encode_embedding(int n) {
                  .x = s.x,
                  .rope = s.rope,
                  .rope_frequencies = s.rope_frequencies,
+                 .stop = host ? host->stop_flag() : nullptr,
                  .n_embd = n_embd,
                  .rope_dims = c.rope_dims});
   show(Stage::Embedding, -1, n_embd, n, s.x);
@@ -219,8 +257,10 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
                  .logits = s.router,
                  .ids = s.ids,
                  .shares = s.shares,
-                 .slots = weights.residency() == Residency::device ? s.slots : nullptr,
+                 .slots = s.slots,
                  .table = w.table,
+                 .host = host ? host->slots(l) : HostSlots{},
+                 .step = s.step,
                  .tickets = s.tickets,
                  .eps = c.rms_eps,
                  .scale = c.expert_weights_scale,
@@ -232,6 +272,73 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
   if (tapped()) show_route(l, n);
 }
 
+void GpuRunner::Impl::encode_prediction(int l) {
+  const model::Config& c = config;
+  const Scratch& s = scratch;
+  const HostDecode::Aside& aside = host->aside();
+  // Also behind a layer that stops: the host has time for the next one's experts then.
+  const uint32_t* const outer = std::exchange(skip, nullptr);
+  launch<Route>({Route::blocks(c.n_experts), 1}, Route::dynamic_shared(c.n_embd),
+                {.x = s.x,
+                 .weight = weights.layer(l).ffn_norm,
+                 .router = weights.layer(l + 1).router,
+                 .input = aside.input,
+                 .logits = aside.logits,
+                 .ids = aside.ids,
+                 .shares = aside.shares,
+                 .slots = nullptr,
+                 .table = {},
+                 .host = host->prediction(l + 1),
+                 .step = s.step,
+                 .tickets = s.tickets,
+                 .eps = c.rms_eps,
+                 .scale = c.expert_weights_scale,
+                 .n = c.n_embd,
+                 .n_experts = c.n_experts,
+                 .n_used = c.n_experts_used,
+                 .n_rows = c.n_experts});
+  skip = outer;
+}
+
+void GpuRunner::Impl::encode_segment(int segment, bool predict, bool wants_logits) {
+  if (segment == 0) {
+    encode_embedding(1);
+  } else {
+    encode_experts(segment - 1, 1);
+  }
+  if (segment < config.n_layers) {
+    encode_mixer(segment, 1);
+    if (predict && segment + 1 < config.n_layers) encode_prediction(segment);
+  } else if (wants_logits) {
+    encode_output(1, 1);
+  }
+}
+
+void GpuRunner::Impl::place_experts(const GpuOptions& options) {
+  const Placement p = choose_placement(model, *device, options.experts);
+  placement = p.description;
+  switch (p.residency) {
+    case Residency::full:
+      weights.place_all();
+      break;
+    case Residency::device:
+      weights.place_cache(p.cache_bytes);
+      break;
+    case Residency::host: {
+      HostOptions with_tier = options.experts.host;
+      with_tier.tier = p.tier;
+      const auto encode = [this](int segment, bool predict, bool logits_too) {
+        encode_segment(segment, predict, logits_too);
+      };
+      host.emplace(model, *device, *stream, weights, p.cache_bytes, with_tier, encode,
+                   profile ? &*profile : nullptr);
+      host->set_slots_of_token(scratch.slots);
+      skip = host->stop_flag();
+      break;
+    }
+  }
+}
+
 void GpuRunner::Impl::encode_experts(int l, int n) {
   const model::Config& c = config;
   const Scratch& s = scratch;
@@ -239,18 +346,11 @@ void GpuRunner::Impl::encode_experts(int l, int n) {
   const uint32_t tokens = static_cast<uint32_t>(n);
   const int n_embd = c.n_embd;
   const Codebooks* books = weights.codebooks();
-  const bool cached = weights.residency() == Residency::device;
-  const int32_t* slots = cached ? s.slots : s.ids;  // of the selected experts
+  const int32_t* slots = weights.residency() == Residency::full ? s.ids : s.slots;  // of the selected experts
   float* const shown = tapped() ? s.shown : nullptr;
 
-  if (cached) {
-    launch<CopyExperts>({CopyExperts::kBlocks}, 0,
-                        {.n_copies = w.table.n_copies,
-                         .copies = w.table.copies,
-                         .from = w.host,
-                         .slots = const_cast<std::byte*>(w.experts.slot.gate.planes.data),
-                         .slot_bytes = w.experts.slot_bytes});
-  }
+  if (weights.residency() == Residency::device)
+    launch<LoadExperts>({LoadExperts::kBlocks}, 0, weights.load_params(l));
   // hidden[n][n_all][ff] = SiLU(gate * h) . (up * h)
   const uint32_t n_all = static_cast<uint32_t>(w.experts.n_all());
   launch<ExpertsGateUp>({ExpertsGateUp::blocks(std::max(c.expert_ff, c.shared_ff)), n_all, tokens},
@@ -348,9 +448,12 @@ void GpuRunner::Impl::forward_chunk(std::span<const Token> tokens, int n_logits)
   const model::Matrix& embd = model.weights().token_embd;
   for (size_t t = 0; t < tokens.size(); ++t)
     quant::decode(embd.type, embd.row(tokens[t]), scratch.host_x.host<float>() + t * n_embd, n_embd);
-  *scratch.host_step.host<Step>() = {position, flip};
+  *scratch.host_step.host<Step>() = {position, ++number, flip};
 
-  if (n == 1 && n_logits == 1 && !tapped()) {
+  const bool one_by_one = tapped() || profile;
+  if (host) {
+    host->run(number, n_logits > 0, !one_by_one);
+  } else if (n == 1 && n_logits == 1 && !one_by_one) {
     if (!decode) {
       stream->begin_capture();
       encode(1, 1);
@@ -384,7 +487,7 @@ std::span<const float> GpuRunner::forward(std::span<const Token> tokens, LogitsF
   }
   impl.tap = &tap_;
   impl.logits.clear();
-  const size_t n = tokens.size(), batch = static_cast<size_t>(impl.scratch.batch);
+  const size_t n = tokens.size(), batch = static_cast<size_t>(impl.batch());
   for (size_t first = 0; first < n; first += batch) {
     const std::span<const Token> chunk = tokens.subspan(first, std::min(batch, n - first));
     const bool last = first + chunk.size() == n;
@@ -448,6 +551,25 @@ const Device& GpuRunner::device() const {
 }
 Residency GpuRunner::residency() const {
   return impl_->weights.residency();
+}
+std::string GpuRunner::description() const {
+  return impl_->host ? fmt::format("{}; {}", impl_->placement, impl_->host->description()) : impl_->placement;
+}
+DeviceUse GpuRunner::device_use() const {
+  const Impl& impl = *impl_;
+  return {.cache = impl.weights.cache_bytes(),
+          .dense = impl.weights.dense_bytes(),
+          .state = impl.sequence.bytes(),
+          .scratch = impl.scratch.bytes() + (impl.host ? impl.host->scratch_bytes() : 0)};
+}
+const HostDecode* GpuRunner::host_decode() const {
+  return impl_->host ? &*impl_->host : nullptr;
+}
+const Profile* GpuRunner::profile() const {
+  return impl_->profile ? &*impl_->profile : nullptr;
+}
+uint64_t GpuRunner::early_starts() const {
+  return impl_->early_starts;
 }
 SlotStatistics GpuRunner::slot_statistics() const {
   return impl_->weights.statistics(*impl_->stream);

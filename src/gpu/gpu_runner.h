@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "gpu/device.h"
-#include "gpu/device_model.h"
+#include "gpu/placement.h"
+#include "gpu/profile.h"
 #include "model/model.h"
 #include "model/runner.h"
 
@@ -13,7 +15,19 @@ struct GpuOptions {
   int context = 0;       ///< tokens the state can hold; 0: the model's own limit, at most 4096
   int batch = 64;        ///< most tokens of one prefill chunk
   bool half_kv = false;  ///< keys and values in binary16
-  ExpertPlacement experts = {};
+  ExpertChoice experts = {};
+  bool concurrent = true;  ///< kernels start before those in front of them have ended; off: for comparisons
+  bool profile = false;    ///< times each kernel, on its own
+};
+
+/// Bytes of device memory that are taken, all of them by one of these.
+struct DeviceUse {
+  uint64_t cache = 0;    ///< routed experts
+  uint64_t dense = 0;    ///< dense weights, with the tables that go with them
+  uint64_t state = 0;    ///< K/V and DeltaNet states
+  uint64_t scratch = 0;  ///< buffers of the forward pass
+
+  uint64_t total() const { return cache + dense + state + scratch; }
 };
 
 /// The runner on a GPU or its emulation: one captured graph for each token of decode, without a decision of
@@ -35,9 +49,16 @@ class GpuRunner final : public model::Runner {
 
   const Device& device() const;
   Residency residency() const;
+  /// Where the experts are and why, and how tokens are decoded with a cache that the host manages.
+  std::string description() const;
+  DeviceUse device_use() const;
   SlotStatistics slot_statistics() const;
-  /// Kernels of a token's graph; 0 before the first one.
+  const HostDecode* host_decode() const;  ///< nullptr unless residency() is host
+  const Profile* profile() const;         ///< nullptr unless asked for
+  /// Kernels of a token's graph; 0 before the first one, and where the host manages the cache.
   size_t graph_kernels() const;
+  /// Launches so far that were allowed to start early.
+  uint64_t early_starts() const;
 
  private:
   struct Impl;

@@ -12,6 +12,8 @@ struct Scratch {
   /// Puts first values where kernels expect some.
   void begin(Stream& stream);
 
+  size_t bytes() const { return arena_.bytes(); }
+
   int batch;
   int proj_width;     ///< of what a mixer projects its input to, at most
   int hidden_stride;  ///< from one expert's hidden values to the next expert's

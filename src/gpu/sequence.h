@@ -22,6 +22,7 @@ class Sequence {
   /// [n_v_heads][state_dim][state_dim] of a DeltaNet layer.
   float* matrices(int layer) const { return history(layer) + history_size_; }
 
+  size_t bytes() const { return kv_.bytes() + recurrent_.bytes(); }
   /// All that is overwritten from token to token; keys and values are only added.
   const Buffer& recurrent() const { return recurrent_; }
   void reset(Stream& stream) {

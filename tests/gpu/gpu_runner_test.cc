@@ -109,7 +109,7 @@ TEST_F(Tiny, SameBitsForAnyCacheOfExperts) {
   const std::vector<float> expected = run(model, {}, {.threads = 1}, tokens, 10);
   const uint64_t all = DeviceModel::expert_bytes(model), least = DeviceModel::least_cache_bytes(model);
   for (const uint64_t bytes : {all, all / 2, least}) {
-    const GpuOptions options{.experts = {Residency::device, bytes}};
+    const GpuOptions options{.experts = {.residency = Residency::device, .cache_bytes = bytes}};
     EXPECT_EQ(run(model, options, {.seed = bytes, .threads = 2}, tokens, 10), expected) << bytes << " bytes";
   }
 }
@@ -117,7 +117,8 @@ TEST_F(Tiny, SameBitsForAnyCacheOfExperts) {
 TEST_F(Tiny, CountsHitsAndMisses) {
   tokens.resize(12);
   const auto statistics = [&](uint64_t bytes) {
-    GpuRunner runner(model, open_emulator({.threads = 1}), {.experts = {Residency::device, bytes}});
+    GpuRunner runner(model, open_emulator({.threads = 1}),
+                     {.experts = {.residency = Residency::device, .cache_bytes = bytes}});
     runner.forward(tokens, LogitsFor::None);
     return runner.slot_statistics();
   };
@@ -132,7 +133,7 @@ TEST_F(Tiny, CountsHitsAndMisses) {
   EXPECT_EQ(least.bytes_copied, least.misses * DeviceModel::expert_bytes(model) /
                                     static_cast<uint64_t>(TinyModel::kLayers * TinyModel::kExperts));
   EXPECT_THAT([&] { statistics(DeviceModel::least_cache_bytes(model) - 1); },
-              ThrowsMessage<Error>(HasSubstr("too small; the least for this model is")));
+              ThrowsMessage<Error>(HasSubstr("too small; the least for this model is --cache-mib")));
 }
 
 TEST_F(Tiny, HalfPrecisionKeysAndValues) {

@@ -109,6 +109,15 @@ class CudaStream : public Stream {
     check(cudaGraphLaunch(static_cast<const CudaGraph&>(graph).get(), stream_), "launch of a graph");
   }
 
+  bool idle() override {
+    const cudaError_t result = cudaStreamQuery(stream_);
+    if (result == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      return false;
+    }
+    check(result, "work on the device");
+    return true;
+  }
   /// Polls, because waking a sleeping thread takes longer than a token's last kernel.
   void synchronize(Milliseconds limit) override {
     device_.check_fault(Call::synchronize, "synchronisation");

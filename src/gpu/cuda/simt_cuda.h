@@ -213,6 +213,11 @@ __device__ inline uint32_t load_acquire_system(const uint32_t* address) {
   asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
   return value;
 }
+__device__ inline uint64_t load_acquire_system(const uint64_t* address) {
+  uint64_t value;
+  asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+  return value;
+}
 __device__ inline void store_release_system(uint32_t* address, uint32_t value) {
   asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }

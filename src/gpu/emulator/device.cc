@@ -69,6 +69,7 @@ class EmulatorStream : public Stream {
   void begin_capture() override;
   std::unique_ptr<Graph> end_capture() override;
   void replay(const Graph& graph) override;
+  bool idle() override;
   void synchronize(std::chrono::milliseconds limit) override;
   void launch_kernel(const Kernel& kernel, const Shape& shape, const void* params) override;
 
@@ -272,6 +273,11 @@ void EmulatorStream::replay(const Graph& graph) {
       }
     }
   });
+}
+
+bool EmulatorStream::idle() {
+  device_.executor().throw_failure();
+  return !last_ || device_.executor().done(last_);
 }
 
 void EmulatorStream::synchronize(std::chrono::milliseconds limit) {

@@ -259,6 +259,9 @@ inline void store_release(uint32_t* address, uint32_t value) {
 inline uint32_t load_acquire_system(const uint32_t* address) {
   return load_acquire(address);
 }
+inline uint64_t load_acquire_system(const uint64_t* address) {
+  return std::atomic_ref(*const_cast<uint64_t*>(address)).load(std::memory_order_acquire);
+}
 inline void store_release_system(uint32_t* address, uint32_t value) {
   store_release(address, value);
 }

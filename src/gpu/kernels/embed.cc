@@ -11,7 +11,10 @@ RL_RUN void Embed::run(const Params& p, Shared&) {
   simt::wait_for_previous();  // kernels of the step before still read what is written here
   const int token = static_cast<int>(simt::block_index().x), thread = simt::thread_index();
   const Step step = *p.host_step;
-  if (token == 0 && thread == 0) *p.step = step;
+  if (token == 0 && thread == 0) {
+    *p.step = step;
+    if (p.stop != nullptr) *p.stop = 0;
+  }
   const float* from = p.host_x + static_cast<size_t>(token) * p.n_embd;
   float* to = p.x + static_cast<size_t>(token) * p.n_embd;
   for (int i = thread; i < p.n_embd; i += kBlockThreads) to[i] = from[i];

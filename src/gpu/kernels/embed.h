@@ -16,6 +16,7 @@ struct Embed {
     float* x;                        // [n_tokens][n_embd]
     float* rope;                     // [n_tokens][rope_dims]: cosines, then sines
     const double* rope_frequencies;  // [rope_dims / 2], in turns for each position
+    uint32_t* stop;                  // the early-out flag, taken down; nullptr: none
     int n_embd;
     int rope_dims;
   };

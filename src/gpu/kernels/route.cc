@@ -1,6 +1,7 @@
 #include "gpu/kernels/route.h"
 
 #include "gpu/kernels/block.h"
+#include "gpu/kernels/host_slots.h"
 #include "model/router.h"
 
 namespace redlite::gpu {
@@ -181,8 +182,10 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
   } else if (thread == simt::kWarpSize && n_shares > p.n_used) {
     shares[p.n_used] = sigmoid(load_fresh(&logits[p.n_experts]));
   }
-  if (p.slots != nullptr && warp == 2) {
-    assign_slots(p.table, shared.ids, p.n_used, p.slots + static_cast<size_t>(token) * p.n_used);
+  if (warp == 2) {
+    int32_t* slots = p.slots + static_cast<size_t>(token) * p.n_used;
+    if (p.table.slot_of != nullptr) assign_slots(p.table, shared.ids, p.n_used, slots);
+    if (p.host.record != nullptr) tell_host(p.host, shared.ids, p.n_used, p.step->number, slots);
   }
 }
 

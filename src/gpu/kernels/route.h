@@ -2,6 +2,7 @@
 
 #include "gpu/kernel.h"
 #include "gpu/kernels/slots.h"
+#include "gpu/kernels/step.h"
 
 namespace redlite::gpu {
 
@@ -23,8 +24,10 @@ struct Route {
     int32_t* ids;         // [n_tokens][n_used], best first
     float* shares;        // [n_tokens][n_used (+ 1: of the shared expert)]
     int32_t* slots;       // [n_tokens][n_used]: where the experts are; nullptr: expert e in slot e
-    SlotTable table;      // used for slots; one token at a time
-    uint32_t* tickets;    // [n_tokens], zero; zero again afterwards
+    SlotTable table;      // the GPU's own; used where table.slot_of is set; one token at a time
+    HostSlots host;       // or the host's, where host.record is set
+    const Step* step;
+    uint32_t* tickets;  // [n_tokens], zero; zero again afterwards
     float eps;
     float scale;  // of the experts' shares
     int n;        // a multiple of 4

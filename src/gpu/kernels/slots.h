@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "gpu/kernel.h"
+
 namespace redlite::gpu {
 
 /// A copy from host memory to do: expert to slot.
@@ -23,5 +25,29 @@ struct SlotTable {
   uint64_t* misses;
   int32_t n_slots;  ///< at least n_used
 };
+
+/// What the host needs to know of a layer's selection, in memory that both see.
+struct RouteRecord {
+  static constexpr int kMost = 32;
+  uint32_t number;          ///< Step::number of the pass it belongs to; written last
+  int32_t ids[kMost];       ///< [n_used], best first
+  uint64_t entries[kMost];  ///< [n_used], the table's entries as they were found
+};
+
+/// Slots that the host manages. Its table says where a layer's experts are, in memory that both see: an entry
+/// is slot_entry(), or 0 for an expert that is not there. The host alone writes it.
+struct HostSlots {
+  const uint64_t* table;  ///< [n_experts]; nullptr: nothing is looked up
+  RouteRecord* record;    ///< nullptr: the host does not manage the slots
+  uint32_t* stop;         ///< the early-out flag, raised where an expert is missing
+};
+
+/// An entry of the table: a slot of the layer's class, and the generation of its content.
+RL_HOST_DEVICE constexpr uint64_t slot_entry(int32_t slot, uint32_t generation) {
+  return static_cast<uint64_t>(generation) << 32 | static_cast<uint32_t>(slot + 1);
+}
+RL_HOST_DEVICE constexpr int32_t slot_of_entry(uint64_t entry) {
+  return static_cast<int32_t>(static_cast<uint32_t>(entry)) - 1;
+}
 
 }  // namespace redlite::gpu

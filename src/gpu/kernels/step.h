@@ -11,6 +11,7 @@ inline constexpr uint32_t kStepThreads = 256;
 /// mapped, the pass's first kernel copies it to device memory, so that a captured graph can be replayed.
 struct Step {
   int32_t position;  ///< of the first token
+  uint32_t number;   ///< of the pass, never twice the same
   uint32_t flip;     ///< 0 or 1: which half of the convolutions' histories is read, the other one is written
 };
 
