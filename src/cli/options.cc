@@ -70,14 +70,17 @@ void add_runner_options(CLI::App& command, RunnerOptions& options) {
       ->check(cache_size())
       ->capture_default_str()
       ->group(group);
-  command
-      .add_option("--decode", options.decode,
-                  "--residency host: the CPU decides after each layer (sync), or where an expert is missing "
-                  "(routed)")
-      ->type_name("auto|routed|sync")
-      ->check(one_of({"auto", "routed", "sync"}))
-      ->capture_default_str()
-      ->group(group);
+  if (command.get_option_no_throw("--decode") == nullptr) {  // bench's own is how many tokens
+    command
+        .add_option(
+            "--decode", options.decode,
+            "--residency host: the CPU decides after each layer (sync), or where an expert is missing "
+            "(routed)")
+        ->type_name("auto|routed|sync")
+        ->check(one_of({"auto", "routed", "sync"}))
+        ->capture_default_str()
+        ->group(group);
+  }
   command.add_option("--lookahead", options.lookahead, "--residency host: layers submitted ahead of the CPU")
       ->type_name("N|auto")
       ->check(lookahead())
