@@ -15,6 +15,7 @@ void add_logits(CLI::App& app);
 void add_parity(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_help(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_kernel_selftest(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_synth(CLI::App& app);

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   cli::add_tokenize(app);
   cli::add_logits(app);
   cli::add_parity(app);
+  cli::add_serve(app);
   cli::add_bench(app);
   cli::add_synth(app);
   cli::add_convert(app);
