@@ -106,15 +106,16 @@ std::string model_name(const ServeCommand& c) {
   return c.name.empty() ? std::filesystem::path(c.model).stem().string() : c.name;
 }
 
-session::Reporter reporter(const OpenRunner& open) {
+session::Reporter reporter(const OpenRunner& open, const model::Config& config) {
   const cpu::CpuRunner* cpu = open.cpu;
   if (cpu == nullptr) return nullptr;
-  return [cpu](session::RunnerReport& report, bool /*with_experts*/) {
+  return [cpu, &config](session::RunnerReport& report, bool with_experts) {
     report.cache = cpu->cache_stats();
     const cpu::StageTimes times = cpu->stage_times();
     report.stage_seconds = {{"embedding", times.embedding}, {"attention", times.attention},
                             {"delta_net", times.delta_net}, {"router", times.router},
                             {"experts", times.experts},     {"output", times.output}};
+    if (with_experts) report.experts = {config.n_layers, config.n_experts, cpu->expert_uses()};
   };
 }
 
@@ -142,7 +143,7 @@ void serve(const ServeCommand& c) {
   engine_options.state_dir = c.state_dir;
   engine_options.state_dir_bytes = c.state_dir_mib * kMiB;
   engine_options.build = REDLITE_VERSION;
-  engine_options.report = reporter(open);
+  engine_options.report = reporter(open, model.config());
   session::Engine engine(model, tokenizer, std::move(open.runner), engine_options);
   server::Service service(model, tokenizer, engine, std::move(service_options));
   http::Server http(

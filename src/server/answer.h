@@ -44,6 +44,8 @@ class AnswerSink {
   /// More of its arguments, which together are a JSON object (unless the model wrote something else).
   virtual void tool_arguments(int index, std::string_view json) = 0;
   virtual void finished(const Outcome& outcome) = 0;
+  /// So much of the prompt is read; before everything else.
+  virtual void reading(const session::ReadingProgress& /*progress*/) {}
 };
 
 struct ToolCall {

@@ -101,6 +101,8 @@ void Answerer::deliver(const Task& task, session::Answer& answer, AnswerSink& si
     if (const auto* piece = std::get_if<session::Piece>(&*event)) {
       if (task.top_logprobs >= 0) sink.logprobs(logprobs(piece->tokens));
       if (!piece->text.empty()) sink.content(piece->text);
+    } else if (const auto* progress = std::get_if<session::ReadingProgress>(&*event)) {
+      sink.reading(*progress);
     } else if (const auto* end = std::get_if<session::Finished>(&*event)) {
       if (end->reason == session::FinishReason::Cancelled)
         throw ApiError::try_again(503, "the server is shutting down", 5);

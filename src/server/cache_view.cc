@@ -12,8 +12,8 @@ Json rows(const session::ExpertMap& now, const session::ExpertMap& before) {
   for (size_t begin = 0; begin + width <= now.cells.size() && width > 0; begin += width) {
     std::string row(width, '.');
     for (size_t i = 0; i < width; ++i) {
-      const session::ExpertCell& cell = now.cells[begin + i];
-      const session::ExpertCell old = comparable ? before.cells[begin + i] : cell;
+      const experts::ExpertUse& cell = now.cells[begin + i];
+      const experts::ExpertUse old = comparable ? before.cells[begin + i] : cell;
       if (cell.misses != old.misses) {
         row[i] = 'm';
       } else if (cell.hits != old.hits) {

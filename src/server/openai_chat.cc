@@ -150,6 +150,15 @@ class ChatStream final : public AnswerStream {
     }
     emit_("data: [DONE]\n\n");
   }
+  void reading(const session::ReadingProgress& progress) override {
+    if (!task_.stream_progress) return;
+    Json told = chunk({}, nullptr);
+    told["choices"] = Json::array();
+    told["redlite"] = {{"done_tokens", progress.done},
+                       {"prompt_tokens", progress.total},
+                       {"cached_tokens", progress.cached}};
+    emit_(data_event(told));
+  }
   void keep_alive() override { emit_(": still here\n\n"); }
   void failed(const ApiError& error) override { emit_(data_event(openai_error(error))); }
 
@@ -199,6 +208,7 @@ class Chat final : public Api {
     task.stream = request.boolean_or("stream", false);
     if (const auto options = request.find("stream_options"))
       task.stream_usage = options->boolean_or("include_usage", false);
+    task.stream_progress = request.boolean_or("redlite_progress", false);
 
     chat::Conversation conversation;
     for (const Node& message : request.at("messages").array())

@@ -29,7 +29,9 @@ engine::SamplerOptions read_sampling(const Node& request, const Defaults& defaul
   read_number(request, "min_p", 0, 1, sampler.min_p);
   read_number(request, "presence_penalty", -2, 2, sampler.presence_penalty);
   read_number(request, "frequency_penalty", -2, 2, sampler.frequency_penalty);
-  read_number(request, "repetition_penalty", 0.01, 100, sampler.repeat_penalty);
+  // The names that vLLM and llama.cpp have for it.
+  for (const char* key : {"repetition_penalty", "repeat_penalty"})
+    read_number(request, key, 0.01, 100, sampler.repeat_penalty);
   if (const auto node = request.find("top_k")) sampler.top_k = static_cast<int>(node->integer(-1, 1 << 30));
   if (const auto node = request.find("seed")) {
     constexpr int64_t kLargest = std::numeric_limits<int64_t>::max() / 2;

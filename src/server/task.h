@@ -37,7 +37,8 @@ struct Task {
   Json schema;  ///< JsonSchema
 
   bool stream = false;
-  bool stream_usage = false;  ///< OpenAI: a last chunk with the usage
+  bool stream_usage = false;     ///< OpenAI: a last chunk with the usage
+  bool stream_progress = false;  ///< ours: chunks that say how far the prompt is read
   /// What the response repeats or refers to, in the API's own words; only the adapter that wrote it reads it.
   Json echo;
 
