@@ -11,7 +11,9 @@
 #include "gpu/kernels/embed.h"
 #include "gpu/kernels/load_experts.h"
 #include "gpu/kernels/route.h"
+#include "gpu/launcher.h"
 #include "gpu/limits.h"
+#include "gpu/prefill.h"
 #include "gpu/scratch.h"
 #include "gpu/sequence.h"
 #include "quant/decode.h"
@@ -32,19 +34,22 @@ struct GpuRunner::Impl {
         concurrent(options.concurrent && !options.profile),
         weights(m, *device, *stream),
         sequence(*device, config, choose_context(config, options.context), options.half_kv),
-        scratch(*device, config, std::min(options.batch, sequence.capacity()), sequence.capacity()) {
+        scratch(*device, config, 1, sequence.capacity()) {
     if (options.profile) profile.emplace(*device, *stream);
+    prefill.emplace(*device, model, weights, sequence, scratch, std::min(options.batch, sequence.capacity()));
     scratch.begin(*stream);
     sequence.reset(*stream);
     place_experts(options);
+    if (weights.residency() == Residency::host) prefill.reset();
+    if (prefill) prefill->experts_are_placed(*stream);
+    prefill_from = weights.residency() == Residency::full ? 2 : std::max(2, options.streamed_from);
     stream->synchronize();
   }
 
   /// Last of all that takes device memory: what is left is known then.
   void place_experts(const GpuOptions& options);
-  /// Most tokens of a chunk. With a cache they come one by one: the slots of one token's experts are all that
-  /// a cache must have.
-  int batch() const { return weights.residency() == Residency::full ? scratch.batch : 1; }
+  /// Tokens that the next chunk of n has: 1 where they are computed one by one.
+  int chunk(int n) const { return prefill && n >= prefill_from ? std::min(n, prefill->batch()) : 1; }
 
   /// Puts the kernels of a forward pass of n tokens into the stream; logits[n_logits][n_vocab] of the last
   /// n_logits of them go to the host.
@@ -61,6 +66,7 @@ struct GpuRunner::Impl {
   /// Runs it for the tokens.
   void forward_chunk(std::span<const Token> tokens, int n_logits);
 
+  Launcher launcher() { return {*stream, concurrent, profile ? &*profile : nullptr}; }
   template <typename K>
   void launch(Dim3 grid, size_t dynamic_shared, typename K::Params params) {
     if constexpr (requires { params.skip; }) params.skip = skip;
@@ -106,7 +112,9 @@ struct GpuRunner::Impl {
   DeviceModel weights;
   Sequence sequence;
   Scratch scratch;
-  std::unique_ptr<Graph> decode;  ///< encode(1, 1), captured
+  std::optional<Prefill> prefill;  ///< none where the host manages a cache
+  int prefill_from = 0;            ///< tokens of a chunk from which on they are computed at once
+  std::unique_ptr<Graph> decode;   ///< encode(1, 1), captured
   std::string placement;
   std::optional<HostDecode> host;  ///< Residency::host
 
@@ -487,17 +495,26 @@ std::span<const float> GpuRunner::forward(std::span<const Token> tokens, LogitsF
   }
   impl.tap = &tap_;
   impl.logits.clear();
-  const size_t n = tokens.size(), batch = static_cast<size_t>(impl.batch());
-  for (size_t first = 0; first < n; first += batch) {
-    const std::span<const Token> chunk = tokens.subspan(first, std::min(batch, n - first));
-    const bool last = first + chunk.size() == n;
-    const size_t n_logits = which == LogitsFor::All ? chunk.size() : which == LogitsFor::Last && last ? 1 : 0;
-    impl.forward_chunk(chunk, static_cast<int>(n_logits));
-    const std::span<const float> rows(impl.scratch.host_logits.host<float>(),
-                                      n_logits * static_cast<size_t>(n_vocab));
-    if (progress_ && n > 1) progress_(static_cast<double>(first + chunk.size()));
-    if (first == 0 && last) return rows;
-    impl.logits.insert(impl.logits.end(), rows.begin(), rows.end());
+  const int n = static_cast<int>(tokens.size());
+  for (int first = 0; first < n;) {
+    const int size = impl.chunk(n - first);
+    const std::span<const Token> chunk =
+        tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(size));
+    const bool last = first + size == n;
+    const int n_logits = which == LogitsFor::All ? size : which == LogitsFor::Last && last ? 1 : 0;
+    if (size > 1) {
+      impl.prefill->run(impl.launcher(), chunk, impl.position, impl.flip, n_logits, tap_, impl.logits);
+      impl.position += size;
+      impl.flip ^= 1;
+    } else {
+      impl.forward_chunk(chunk, n_logits);
+      const std::span<const float> row(impl.scratch.host_logits.host<float>(),
+                                       static_cast<size_t>(n_logits * n_vocab));
+      if (n == 1) return row;
+      impl.logits.insert(impl.logits.end(), row.begin(), row.end());
+    }
+    first += size;
+    if (progress_ && n > 1) progress_(static_cast<double>(first));
   }
   return impl.logits;
 }
@@ -560,7 +577,8 @@ DeviceUse GpuRunner::device_use() const {
   return {.cache = impl.weights.cache_bytes(),
           .dense = impl.weights.dense_bytes(),
           .state = impl.sequence.bytes(),
-          .scratch = impl.scratch.bytes() + (impl.host ? impl.host->scratch_bytes() : 0)};
+          .scratch = impl.scratch.bytes() + (impl.host ? impl.host->scratch_bytes() : 0) +
+                     (impl.prefill ? impl.prefill->bytes() : 0)};
 }
 const HostDecode* GpuRunner::host_decode() const {
   return impl_->host ? &*impl_->host : nullptr;

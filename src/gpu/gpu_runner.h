@@ -12,8 +12,11 @@
 namespace redlite::gpu {
 
 struct GpuOptions {
-  int context = 0;       ///< tokens the state can hold; 0: the model's own limit, at most 4096
-  int batch = 64;        ///< most tokens of one prefill chunk
+  int context = 0;   ///< tokens the state can hold; 0: the model's own limit, at most 4096
+  int batch = 2048;  ///< most tokens of one prefill chunk
+  /// With a cache of experts: chunks of so many tokens bring all experts to the device, layer by layer; fewer
+  /// tokens are computed one by one from the cache.
+  int streamed_from = 128;
   bool half_kv = false;  ///< keys and values in binary16
   ExpertChoice experts = {};
   bool concurrent = true;  ///< kernels start before those in front of them have ended; off: for comparisons

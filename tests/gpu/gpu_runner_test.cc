@@ -97,8 +97,10 @@ class Tiny : public ::testing::Test {
 };
 
 TEST_F(Tiny, SameBitsForAnyChunksAndOrderOfBlocks) {
-  const std::vector<float> expected = run(model, {.batch = 64}, {.threads = 1}, tokens, tokens.size());
-  for (const size_t n_prompt : {1, 62}) {
+  tokens =
+      some_tokens(140, TinyModel::kVocab);  // more than two tiles of tokens, and three parts of positions
+  const std::vector<float> expected = run(model, {.batch = 130}, {.threads = 1}, tokens, tokens.size());
+  for (const size_t n_prompt : {100, 138}) {
     EXPECT_EQ(run(model, {.batch = 9}, {.seed = n_prompt, .threads = 2}, tokens, n_prompt), expected)
         << "a prompt of " << n_prompt;
   }
@@ -109,8 +111,12 @@ TEST_F(Tiny, SameBitsForAnyCacheOfExperts) {
   const std::vector<float> expected = run(model, {}, {.threads = 1}, tokens, 10);
   const uint64_t all = DeviceModel::expert_bytes(model), least = DeviceModel::least_cache_bytes(model);
   for (const uint64_t bytes : {all, all / 2, least}) {
-    const GpuOptions options{.experts = {.residency = Residency::device, .cache_bytes = bytes}};
-    EXPECT_EQ(run(model, options, {.seed = bytes, .threads = 2}, tokens, 10), expected) << bytes << " bytes";
+    for (const int streamed_from : {8, 11}) {  // the prompt's 10 tokens at once, or one by one
+      const GpuOptions options{.streamed_from = streamed_from,
+                               .experts = {.residency = Residency::device, .cache_bytes = bytes}};
+      EXPECT_EQ(run(model, options, {.seed = bytes, .threads = 2}, tokens, 10), expected)
+          << bytes << " bytes";
+    }
   }
 }
 

@@ -1,0 +1,87 @@
+#pragma once
+
+#include "gpu/kernel.h"
+#include "gpu/kernels/device_matrix.h"
+#include "gpu/kernels/prefill_tiles.h"
+
+namespace redlite::gpu {
+
+/// Activations of many tokens in device memory, rounded to 8 bits with a scale for each strip of 16 values
+/// (activations.h).
+struct QuantizedRows {
+  uint32_t* q = nullptr;   ///< [rows][strips][4]: four signed bytes a word
+  float* scale = nullptr;  ///< [rows][strips]
+  float* sum = nullptr;    ///< [rows][strips]: the scale times the sum of the strip's integers
+  int strips = 0;          ///< of a row, a multiple of 4
+};
+
+/// In which order a row of the weights goes through the tensor cores so that its sum has the order of the
+/// products of decode (dot.h): there a thread of `lanes` takes units lane, lane + lanes, ... one after
+/// another, and the threads' sums are folded in halves. Here one thread has all of them: the lanes' sums come
+/// with the bits of their numbers reversed, so that folding always joins the two latest sums of equal weight.
+///
+/// A slab is 16 strips in that order; what is missing (units beyond the row, lanes without a unit) is zero,
+/// which changes no sum.
+struct ProductOrder {
+  int log_lanes = 0;
+  int log_depth = 0;        ///< units of a lane, rounded up to a power of two
+  int log_unit_strips = 0;  ///< strips of a unit: 4 or 2
+  int units = 0;            ///< of a row
+  int slabs = 0;            ///< of a row
+
+  int log_leaf_strips() const { return log_depth + log_unit_strips; }
+  /// Slabs that a lane's sum takes, 1 if it takes less.
+  RL_HOST_DEVICE int leaf_slabs() const {
+    const int log_strips = log_depth + log_unit_strips;
+    return log_strips > 4 ? 1 << (log_strips - 4) : 1;
+  }
+};
+
+/// True for the types whose units have a min for each strip besides the scale (units.h).
+RL_HOST_DEVICE constexpr bool has_min(quant::Type type) {
+  using quant::Type;
+  return type == Type::Q2_K || type == Type::Q4_K || type == Type::Q5_K || type == Type::Q4_1 || type == Type::Q5_1;
+}
+
+struct PrefillProductParams {
+  DeviceMatrix w;
+  QuantizedRows x;
+  TokenTiles tokens;
+  ProductOrder order;
+  ProductOutput out;
+  const Codebooks* codebooks;
+};
+
+/// Quantised weights times the activations of many tokens, on tensor cores, to the same bits as one token's
+/// products: weights are unpacked once for a tile of tokens, every strip's products of integers are exact,
+/// and the sums of floats have ProductOrder. Grid: {row_blocks(), tiles}. Dynamic shared memory:
+/// shared_bytes().
+///
+/// kLeafQuads: quads of strips (a quarter of a slab) that make up a lane's sum: 0 for half a quad, 1, 2, or 4
+/// for one slab or more.
+template <int kLeafQuads, bool kHasMin>
+struct PrefillProduct {
+  static constexpr const char* kName = "prefill_product";
+  static constexpr int kThreads = 256;
+  static constexpr int kBlocksOfMultiprocessor = 2;
+  static constexpr int kRows = 64;  ///< of the weights, for a block
+  using Params = PrefillProductParams;
+  struct Shared;
+  static RL_RUN void run(const Params& p, Shared& shared);
+  static uint32_t row_blocks(int rows) { return static_cast<uint32_t>((rows + kRows - 1) / kRows); }
+};
+
+/// What a block keeps of a slab.
+template <bool kHasMin>
+struct alignas(16) PrefillSlab {
+  static constexpr int kStride = 256 + 16;     ///< bytes of a row; keeps eight rows out of each other's banks
+  static constexpr int kScaleStride = 16 + 4;  ///< floats of a row, likewise
+  uint8_t w[64][kStride];
+  uint8_t x[kTileTokens][kStride];
+  float w_scale[64][kScaleStride];
+  float x_scale[kTileTokens][kScaleStride];
+  float w_min[kHasMin ? 64 : 1][kScaleStride];
+  float x_sum[kHasMin ? kTileTokens : 1][kScaleStride];
+};
+
+}  // namespace redlite::gpu

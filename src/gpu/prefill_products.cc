@@ -1,0 +1,109 @@
+#include "gpu/prefill_products.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+#include "gpu/kernels/prefill_floats.h"
+#include "model/router.h"
+
+namespace redlite::gpu {
+namespace {
+
+int log2_of(int power) {
+  return std::countr_zero(static_cast<unsigned>(power));
+}
+
+template <typename K>
+void launch_floats(const Launcher& launcher, const PrefillFloatsParams& params, int n_tiles,
+                   bool early_start) {
+  launcher.launch<K>({.grid = {K::row_blocks(params.w.planes.rows), static_cast<uint32_t>(n_tiles),
+                               K::token_blocks(params.lanes)},
+                      .threads = K::kThreads,
+                      .dynamic_shared = K::shared_bytes(params.lanes),
+                      .early_start = early_start},
+                     params);
+}
+
+template <int kLeafQuads, bool kHasMin>
+void launch_product(const Launcher& launcher, const PrefillProductParams& params, int n_tiles,
+                    bool early_start) {
+  using K = PrefillProduct<kLeafQuads, kHasMin>;
+  const size_t books = has_codebook(params.w.type) ? sizeof(Codebooks) : 0;
+  launcher.launch<K>({.grid = {K::row_blocks(params.w.planes.rows), static_cast<uint32_t>(n_tiles)},
+                      .threads = K::kThreads,
+                      .dynamic_shared = 2 * sizeof(PrefillSlab<kHasMin>) + books,
+                      .early_start = early_start},
+                     params);
+}
+
+}  // namespace
+
+ProductOrder product_order(const DeviceMatrix& w) {
+  const int unit_values = std::min(64, static_cast<int>(quant::info(w.type).block_values));
+  ProductOrder order;
+  order.units = w.planes.cols / unit_values;
+  order.log_lanes = log2_of(w.lanes);
+  order.log_depth =
+      log2_of(static_cast<int>(std::bit_ceil(static_cast<unsigned>((order.units + w.lanes - 1) / w.lanes))));
+  order.log_unit_strips = unit_values == 64 ? 2 : 1;
+  order.slabs = std::max(1, (1 << (order.log_lanes + order.log_leaf_strips())) / 16);
+  return order;
+}
+
+void prefill_product(const Launcher& launcher, const DeviceMatrix& w, const ProductInput& x,
+                     const TokenTiles& tokens, int n_tiles, const ProductOutput& out,
+                     const Codebooks* codebooks, bool early_start) {
+  using quant::Type;
+  if (quant::info(w.type).block_values == 1) {
+    const PrefillFloatsParams params{
+        .w = w, .x = x.floats, .x_stride = x.stride, .tokens = tokens, .out = out, .lanes = w.lanes};
+    if (w.type == Type::F32)
+      return launch_floats<PrefillFloats<Type::F32, 4>>(launcher, params, n_tiles, early_start);
+    if (w.type == Type::F16)
+      return launch_floats<PrefillFloats<Type::F16, 8>>(launcher, params, n_tiles, early_start);
+    RL_CHECK(w.type == Type::BF16, "type {}", static_cast<int>(w.type));
+    return launch_floats<PrefillFloats<Type::BF16, 8>>(launcher, params, n_tiles, early_start);
+  }
+  const PrefillProductParams params{.w = w,
+                                    .x = x.rounded,
+                                    .tokens = tokens,
+                                    .order = product_order(w),
+                                    .out = out,
+                                    .codebooks = codebooks};
+  const auto launch = [&]<int kLeafQuads>() {
+    if (has_min(w.type)) {
+      launch_product<kLeafQuads, true>(launcher, params, n_tiles, early_start);
+    } else {
+      launch_product<kLeafQuads, false>(launcher, params, n_tiles, early_start);
+    }
+  };
+  switch (params.order.log_leaf_strips()) {
+    case 1:
+      return launch.template operator()<0>();
+    case 2:
+      return launch.template operator()<1>();
+    case 3:
+      return launch.template operator()<2>();
+    default:
+      return launch.template operator()<4>();
+  }
+}
+
+void router_product(const Launcher& launcher, const float* router, int n_rows, const float* x, int n,
+                    const TokenTiles& tokens, float* logits) {
+  PrefillFloatsParams params{.w = {},
+                             .x = x,
+                             .x_stride = n,
+                             .tokens = tokens,
+                             .out = {logits, nullptr, n_rows},
+                             .lanes = model::kRouterLanes};
+  params.w.type = quant::Type::F32;
+  params.w.planes.data = reinterpret_cast<const std::byte*>(router);
+  params.w.planes.rows = n_rows;
+  params.w.planes.cols = n;
+  launch_floats<PrefillFloats<quant::Type::F32, 1>>(launcher, params,
+                                                    (tokens.n + kTileTokens - 1) / kTileTokens, true);
+}
+
+}  // namespace redlite::gpu
