@@ -107,6 +107,7 @@ int kernel_selftest(Device& device, uint64_t seed, std::string_view filter,
   SelftestGroups groups;
   add_simt_groups(groups);
   add_matrix_groups(groups);
+  add_prefill_groups(groups);
   Selftest test(device, seed);
   int failures = 0;
   for (const auto& [name, group] : groups) {

@@ -65,13 +65,14 @@ class Selftest {
   /// The same for bytes that must be equal.
   void check_bytes(const std::string& label, const void* output, std::span<const std::byte> expected);
 
+  std::vector<std::byte> download(const void* output, size_t bytes);
+
   /// Runs a group, prints nothing, keeps the line; an Error inside it is a failure of the group.
   SelftestLine run(std::string name, const std::function<void(Selftest&)>& group);
 
  private:
   std::byte* upload_bytes(std::span<const std::byte> bytes);
   std::byte* output_bytes(size_t bytes);
-  std::vector<std::byte> download(const void* output, size_t bytes);
   void failed(const std::string& label, const std::string& what);
 
   Device& device_;
@@ -91,5 +92,6 @@ int kernel_selftest(Device& device, uint64_t seed, std::string_view filter,
 using SelftestGroups = std::vector<std::pair<std::string, std::function<void(Selftest&)>>>;
 void add_simt_groups(SelftestGroups& groups);
 void add_matrix_groups(SelftestGroups& groups);
+void add_prefill_groups(SelftestGroups& groups);
 
 }  // namespace redlite::gpu
