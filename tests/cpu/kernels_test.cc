@@ -312,7 +312,8 @@ TEST(Quantize, SumsAndScaledSumsBelongToTheLane) {
       for (int j = 0; j < 4; ++j) {
         for (int i = 0; i < 4; ++i) sum += block.q[j][lane][i];
       }
-      EXPECT_EQ(block.negative_sum[lane], -sum);
+      EXPECT_EQ(block.offset_64[lane], -64 * sum);
+      EXPECT_EQ(block.offset_72[lane], -72 * sum);
       EXPECT_EQ(block.scaled_sum[lane], block.scale[lane] * static_cast<float>(sum));
     }
   }

@@ -37,7 +37,11 @@ template <bool kUnsigned, bool kMins, int kOffsetBits, int kSums>
 HWY_INLINE F add_half(const Decoded& block, const ActivationBlock& x, int h, F sum) {
   const int lane = 8 * h;
   V dot = _mm256_setzero_si256();
-  if constexpr (kOffsetBits >= 0) dot = _mm256_slli_epi32(load32(x.negative_sum + lane), kOffsetBits);
+  if constexpr (kOffsetBits > 6) dot = _mm256_slli_epi32(load32(x.offset_64 + lane), kOffsetBits - 6);
+  if constexpr (kOffsetBits == 6) dot = load32(x.offset_64 + lane);
+  if constexpr (kOffsetBits >= 0 && kOffsetBits < 6) {
+    dot = _mm256_srai_epi32(load32(x.offset_64 + lane), 6 - kOffsetBits);
+  }
   for (int j = 0; j < 4; j += kSums) {
     V products = _mm256_setzero_si256();
     for (int i = j; i < j + kSums; ++i) {

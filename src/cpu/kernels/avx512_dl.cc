@@ -35,18 +35,37 @@ namespace {
 
 using Access = ActivationsAccess;
 
+/// What a product begins with for weights that are stored with an offset.
+template <int kOffsetBits>
+HWY_INLINE V start_of(const ActivationBlock& x) {
+  if constexpr (kOffsetBits < 0) return _mm512_setzero_si512();
+  const V offset = _mm512_load_si512(x.offset_64);
+  if constexpr (kOffsetBits > 6) return _mm512_slli_epi32(offset, kOffsetBits - 6);
+  return kOffsetBits == 6 ? offset : _mm512_srai_epi32(offset, 6 - kOffsetBits);
+}
+
 /// The lanes' products of one block with one token's activations, added to `sum` in the defined order.
 template <typename Decoder>
-HWY_INLINE F add_block(const V* w, F scale, [[maybe_unused]] F min, const ActivationBlock& x, F sum) {
-  V dot = _mm512_setzero_si512();
-  if constexpr (Decoder::kOffsetBits >= 0) {
-    dot = _mm512_slli_epi32(_mm512_load_si512(x.negative_sum), Decoder::kOffsetBits);
-  }
-  for (int j = 0; j < 4; ++j) dot = _mm512_dpbusd_epi32(dot, w[j], _mm512_load_si512(x.q[j]));
+HWY_INLINE F add_block(const Decoded& block, const ActivationBlock& x, F sum) {
+  V dot = start_of<Decoder::kOffsetBits>(x);
+  for (int j = 0; j < 4; ++j) dot = _mm512_dpbusd_epi32(dot, block.w[j], _mm512_load_si512(x.q[j]));
   const F scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_load_ps(x.scale));
-  sum = _mm512_fmadd_ps(scaled, scale, sum);
-  if constexpr (Decoder::kMins) sum = _mm512_fnmadd_ps(min, _mm512_load_ps(x.scaled_sum), sum);
+  sum = _mm512_fmadd_ps(scaled, block.scale, sum);
+  if constexpr (Decoder::kMins) sum = _mm512_fnmadd_ps(block.min, _mm512_load_ps(x.scaled_sum), sum);
   return sum;
+}
+/// Eight times the product, and an eighth of the scale: the same bits.
+template <typename Decoder>
+HWY_INLINE F add_block(const Nibbles& block, const ActivationBlock& x, F sum) {
+  V low = _mm512_setzero_si512(), high = _mm512_load_si512(x.offset_72);
+  for (int e = 0; e < 2; ++e) {
+    low = _mm512_dpbusd_epi32(low, low_nibbles(block.pairs[e]), _mm512_load_si512(x.q[2 * e]));
+    high = _mm512_dpbusd_epi32(high, _mm512_and_si512(block.pairs[e], bytes(0xf0)),
+                               _mm512_load_si512(x.q[2 * e + 1]));
+  }
+  const V dot = _mm512_add_epi32(high, _mm512_slli_epi32(low, 4));
+  const F scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_load_ps(x.scale));
+  return _mm512_fmadd_ps(scaled, block.scale, sum);
 }
 
 /// Lanes folded in halves.
@@ -110,27 +129,48 @@ HWY_INLINE void for_blocks(const RowLayout<Decoder>& layout, const std::byte* ro
   }
 }
 
-/// The same for consecutive rows of IQ1, which follow each other without a gap: calls use(decoded) for all
-/// blocks. Scales are read for 8 blocks at once.
-template <typename Decoder, typename Use>
-HWY_INLINE void for_iq1_blocks(const std::byte* row, ptrdiff_t blocks, Use use) {
+/// The same for consecutive rows of the codebook types, which follow each other without a gap: calls
+/// use(decoded) for all blocks. Entries are looked up kAhead steps before they are used, their indices
+/// another step before; scales are read for 8 blocks at once.
+template <typename Decoder, typename Result, typename Use>
+HWY_INLINE void for_stream(const std::byte* rows, ptrdiff_t blocks, Use use) {
   using Block = typename Decoder::Block;
-  const auto* block = reinterpret_cast<const Block*>(row);
-  for (; blocks > 0; blocks -= 8) {
-    const int n = static_cast<int>(std::min<ptrdiff_t>(8, blocks));
-    alignas(32) float d[8];
-    _mm256_store_ps(d, _mm256_cvtph_ps(Decoder::scales(block, n)));
-    for (int b = 0; b < n; ++b, ++block) {
-      prefetch<sizeof(Block)>(block);
-      Decoded decoded;
-      Decoder::decode(*block, d[b], &decoded);
-      use(decoded);
+  constexpr int kAtOnce = Decoder::kBlocks, kAhead = Decoder::kAhead;
+  const auto* block = reinterpret_cast<const Block*>(rows);
+  const ptrdiff_t last_step = (blocks - 1) / kAtOnce * kAtOnce;
+  const Block* const last = block + last_step;
+  // Decoders may read a little beyond their blocks, and steps ahead of the last one read anything.
+  alignas(64) std::byte tail[kAtOnce * sizeof(Block) + 64] = {};
+  std::memcpy(tail, last, static_cast<size_t>(blocks - last_step) * sizeof(Block));
+  const auto at = [last, &tail](const Block* b) {
+    return b < last ? b : reinterpret_cast<const Block*>(tail);
+  };
+  static_assert(kAhead == 1 || kAhead == 2);
+  const auto look_up = [&](int step) { return Decoder::look_up(Decoder::index(at(block + step * kAtOnce))); };
+  typename Decoder::LookedUp now = look_up(0), next = kAhead == 2 ? look_up(1) : now;
+  typename Decoder::Index index = Decoder::index(at(block + kAhead * kAtOnce));
+
+  for (; blocks > 0; blocks -= kStreamBlocks) {
+    const int n = static_cast<int>(std::min<ptrdiff_t>(kStreamBlocks, blocks));
+    alignas(64) float d[2 * kStreamBlocks];
+    _mm512_store_ps(d, stream_scales<Decoder>(block, n));
+    for (int b = 0; b < n; b += kAtOnce, block += kAtOnce) {
+      prefetch<kAtOnce * sizeof(Block)>(block);
+      const typename Decoder::LookedUp ahead = Decoder::look_up(index);
+      index = Decoder::index(at(block + (kAhead + 1) * kAtOnce));
+      Result decoded[kAtOnce];
+      Decoder::finish(now, at(block), d + 2 * b, decoded);
+      now = kAhead == 2 ? next : ahead;
+      next = ahead;
+      for (int i = 0; i < std::min(kAtOnce, n - b); ++i) use(decoded[i]);
     }
   }
 }
 
 template <typename Decoder>
-constexpr bool kIsIq1 = std::is_same_v<Decoder, DecodeIQ1_M> || std::is_same_v<Decoder, DecodeIQ1_S>;
+constexpr bool kIsStream = requires {
+  typename Decoder::Few;
+};
 
 /// Up to kTokens tokens at once, each block used from the registers that it was decoded to. (Where there are
 /// fewer, the last one is computed again and not stored.)
@@ -144,10 +184,8 @@ void multiply_few(const model::Matrix& w, int first, int last, const Activations
     activations[t] = Access::blocks(x, t_first + std::min(t, tokens - 1));
     sums[t] = _mm512_setzero_ps();
   }
-  const auto add = [&](const Decoded& block, int at) {
-    for (int t = 0; t < kTokens; ++t) {
-      sums[t] = add_block<Decoder>(block.w, block.scale, block.min, activations[t][at], sums[t]);
-    }
+  const auto add = [&](const auto& block, int at) {
+    for (int t = 0; t < kTokens; ++t) sums[t] = add_block<Decoder>(block, activations[t][at], sums[t]);
   };
   const auto finish_row = [&](int r) {
     for (int t = 0; t < kTokens; ++t) {
@@ -155,15 +193,16 @@ void multiply_few(const model::Matrix& w, int first, int last, const Activations
       sums[t] = _mm512_setzero_ps();
     }
   };
-  if constexpr (kIsIq1<Decoder>) {
+  if constexpr (kIsStream<Decoder>) {
+    using Block = typename Decoder::Few;
     int r = first, at = 0;
-    for_iq1_blocks<Decoder>(w.row(first), static_cast<ptrdiff_t>(last - first) * layout.blocks,
-                            [&](const Decoded& block) {
-                              add(block, at);
-                              if (++at < layout.blocks) return;
-                              finish_row(r++);
-                              at = 0;
-                            });
+    for_stream<Decoder, Block>(w.row(first), static_cast<ptrdiff_t>(last - first) * layout.blocks,
+                               [&](const Block& block) {
+                                 add(block, at);
+                                 if (++at < layout.blocks) return;
+                                 finish_row(r++);
+                                 at = 0;
+                               });
   } else {
     const size_t row_bytes = w.row_bytes();
     const std::byte* row = w.row(first);
@@ -224,11 +263,7 @@ void multiply_tile(const PanelBlock* panel, int blocks, const ActivationBlock* x
     const PanelBlock* const w_blocks[2] = {panel + b, panel + blocks + b};
     V dots[2][kTokens];
     for (int t = 0; t < kTokens; ++t) {
-      V start = _mm512_setzero_si512();
-      if constexpr (kOffsetBits >= 0) {
-        start = _mm512_slli_epi32(_mm512_load_si512(x[t * blocks + b].negative_sum), kOffsetBits);
-      }
-      for (int r = 0; r < 2; ++r) dots[r][t] = start;
+      for (int r = 0; r < 2; ++r) dots[r][t] = start_of<kOffsetBits>(x[t * blocks + b]);
     }
     for (int j = 0; j < 4; ++j) {
       const V w[2] = {_mm512_load_si512(w_blocks[0]->w[j]), _mm512_load_si512(w_blocks[1]->w[j])};
@@ -283,10 +318,10 @@ void multiply_many(const model::Matrix& w, int first, int last, const Activation
 
   for (int r0 = first; r0 < last; r0 += panel_rows) {
     const int rows = std::min(panel_rows, last - r0);
-    if constexpr (kIsIq1<Decoder>) {
+    if constexpr (kIsStream<Decoder>) {
       PanelBlock* out = decoded_rows;
-      for_iq1_blocks<Decoder>(w.row(r0), static_cast<ptrdiff_t>(rows) * blocks,
-                              [&out](const Decoded& decoded) { keep<Decoder>(decoded, *out++); });
+      for_stream<Decoder, Decoded>(w.row(r0), static_cast<ptrdiff_t>(rows) * blocks,
+                                   [&out](const Decoded& decoded) { keep<Decoder>(decoded, *out++); });
     } else {
       for (int r = 0; r < rows; ++r) {
         PanelBlock* const out = decoded_rows + static_cast<ptrdiff_t>(r) * blocks;

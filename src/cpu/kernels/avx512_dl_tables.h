@@ -104,13 +104,37 @@ alignas(64) inline constexpr auto kIq1MScale = make<uint8_t>([](int byte) {
   return 16 * (byte / 16) + 3 * (byte / 4 % 4);
 });
 
-/// IQ1_S: 3 high bits of entry e, at bit 3 e of the group's word, to the upper byte of word e.
-alignas(64) inline constexpr auto kIq1SHigh = make<uint8_t>([](int byte) { return 3 * (byte % 8 / 2); });
-/// And the shift's sign, bit 15 of the group's word, to bit 3 of all upper bytes.
-alignas(64) inline constexpr auto kIq1SShift = make<uint8_t>([](int) { return 12; });
-/// Where 8 consecutive blocks begin, in bytes.
-alignas(64) inline constexpr auto kIq1SStride = make<int64_t>([](int i) { return 50 * i; });
-alignas(64) inline constexpr auto kIq1MStride = make<int64_t>([](int i) { return 56 * i; });
+/// IQ1_M, bytes of the block to the 64-bit lane m of four entries: 4 bytes of qs, and two of qh to bytes 4
+/// and 6; the others are masked off.
+alignas(64) inline constexpr auto kIq1MBytes = make<uint8_t>([](int byte) {
+  const int m = byte / 8, i = byte % 8;
+  return i < 4 ? 4 * m + i : 32 + 2 * m + i / 2 % 2;
+});
+/// From there the index of entry 2 (L % 2) to lane L, with a nibble too much above it, and of the entry
+/// after.
+alignas(64) inline constexpr auto kIq1MEven = make<uint8_t>([](int byte) {
+  const int h = byte / 4 % 2, of_byte[4] = {16 * h, 32 + 16 * h, 40, 40};
+  return of_byte[byte % 4];
+});
+alignas(64) inline constexpr auto kIq1MOdd = make<uint8_t>([](int byte) {
+  const int h = byte / 4 % 2, of_byte[4] = {8 + 16 * h, 36 + 16 * h, 40, 40};
+  return of_byte[byte % 4];
+});
+/// IQ1_S, the same: 4 bytes of qs and the word of qh; 3 high bits of entry e are at bit 3 e of the word.
+alignas(64) inline constexpr auto kIq1SBytes = make<uint8_t>([](int byte) {
+  const int m = byte / 8, i = byte % 8;
+  return i < 4 ? 2 + 4 * m + i : 34 + 2 * m + i % 2;
+});
+alignas(64) inline constexpr auto kIq1SEven = make<uint8_t>([](int byte) {
+  const int h = byte / 4 % 2, of_byte[4] = {16 * h, 32 + 6 * h, 48, 48};
+  return of_byte[byte % 4];
+});
+alignas(64) inline constexpr auto kIq1SOdd = make<uint8_t>([](int byte) {
+  const int h = byte / 4 % 2, of_byte[4] = {8 + 16 * h, 35 + 6 * h, 48, 48};
+  return of_byte[byte % 4];
+});
+/// The scale, and above it the shift's sign, to the two lower bytes of each lane.
+alignas(64) inline constexpr auto kIq1SScale = make<uint8_t>([](int byte) { return byte % 4 < 2 ? 44 : 48; });
 /// MXFP4: the first byte of each of 8 blocks of 17.
 alignas(64) inline constexpr auto kMxfp4Exponents = make<uint8_t>([](int byte) { return 17 * (byte / 8); });
 /// Q8_0: dwords of registers that hold 4 lanes each; the upper half of the result is not used.
@@ -123,13 +147,10 @@ alignas(64) inline constexpr auto kTwice = make<int32_t>([](int lane) { return l
 
 // ---- a bit for each value: 32 of them in the low half of a 64-bit lane ----
 
-/// What moves the bit of each value to bit 2, 3 or 4 of its byte.
+/// What moves the bit of each value to bit 4 of its byte.
 constexpr int bit_offset(int j, int byte, int to_bit) {
   return (16 * (byte / 4 % 2) + 4 * j + byte % 4 - to_bit) & 63;
 }
-alignas(64) inline constexpr auto kBitToBit3 = make_four<uint8_t>([](int j, int byte) {
-  return bit_offset(j, byte, 3);
-});
 alignas(64) inline constexpr auto kBitToBit4 = make_four<uint8_t>([](int j, int byte) {
   return bit_offset(j, byte, 4);
 });
@@ -138,17 +159,41 @@ alignas(64) inline constexpr auto kBitToBit4 = make_four<uint8_t>([](int j, int 
 
 alignas(64) inline constexpr auto kIq2Steps = make<float>([](int s) { return (0.5 + s) * 0.25; });
 alignas(64) inline constexpr auto kIq3XxsSteps = make<float>([](int s) { return (0.5 + s) * 0.5; });
+alignas(64) inline constexpr auto kIq3SSteps = make<float>([](int s) { return 1 + 2 * s; });
+
+/// An eighth of it, for 3 bits with any bit above them.
+alignas(64) inline constexpr auto kIq1Steps = make<float>([](int s) { return (1 + 2 * (s & 7)) / 64.0; });
 
 // ---- codebooks ----
 
-/// Table t of a plane: half of each code (2 values of 3 bits) of entries 64 t .. 64 t + 63.
+/// IQ1: nibbles (weight + 9) / 2 of an entry's 8 weights 8 (code - 1) + 1, the first four low; from 2048 on
+/// with the negative shift, 8 (code - 1) - 1.
+alignas(64) inline constexpr auto kIq1Nibbles = [] {
+  std::array<uint32_t, 4096> out{};
+  for (size_t e = 0; e < 2048; ++e) {
+    for (int i = 0; i < 8; ++i) {
+      const auto four_times = static_cast<uint32_t>(4 * ((quant::kIq1Codes[e] >> (2 * i)) & 3));
+      const int shift = 8 * (i % 4) + 4 * (i / 4);
+      out[e] |= (four_times + 1) << shift;
+      out[2048 + e] |= four_times << shift;
+    }
+  }
+  return out;
+}();
+/// From such a nibble weight + kIq1Offset.
+alignas(64) inline constexpr auto kIq1Values = make<uint8_t>([](int i) {
+  return 2 * (i & 15) - 9 + kIq1Offset;
+});
+
+/// Table t of a plane: half of each code (2 values of 3 bits, as nibbles) of entries 64 t .. 64 t + 63.
 template <int kTables, size_t kEntries>
 constexpr std::array<Register<uint8_t>, kTables> half_plane(const uint16_t (&codes)[kEntries], int half) {
   static_assert(kTables * 64 == kEntries);
   std::array<Register<uint8_t>, kTables> out{};
   for (int e = 0; e < static_cast<int>(kEntries); ++e) {
+    const int two = codes[e] >> (6 * half);
     out[static_cast<size_t>(e / 64)][static_cast<size_t>(e % 64)] =
-        static_cast<uint8_t>((codes[e] >> (6 * half)) & 0x3f);
+        static_cast<uint8_t>((two & 7) | (two >> 3 & 7) << 4);
   }
   return out;
 }
@@ -183,15 +228,12 @@ alignas(64) inline constexpr auto kIq3XxsHigh = half_plane<4>(quant::kIq3XxsCode
 alignas(64) inline constexpr auto kIq3SLow = half_plane<8>(quant::kIq3SCodes, 0);
 alignas(64) inline constexpr auto kIq3SHigh = half_plane<8>(quant::kIq3SCodes, 1);
 
-/// 7 bits to 8 of even parity.
-alignas(64) inline constexpr auto kEvenSigns = [] {
-  std::array<Register<uint8_t>, 2> out{};
-  for (int i = 0; i < 128; ++i) {
-    out[static_cast<size_t>(i / 64)][static_cast<size_t>(i % 64)] =
-        static_cast<uint8_t>(i | (parity(i) << 7));
-  }
-  return out;
-}();
+/// Matrices of affine transformations, the row of bit 7 in the lowest byte. 7 bits to 8 of even parity:
+inline constexpr int64_t kEvenParity = 0x010204081020407f;
+/// Signs in bits 0 and 1, or 2 and 3, to bits 3 and 7:
+inline constexpr int64_t kBits01ToSigns = 0x0000000100000002, kBits23ToSigns = 0x0000000400000008;
+/// The nibbles of the low half of a 64-bit lane.
+alignas(64) inline constexpr auto kNibbles = make<uint8_t>([](int byte) { return 4 * (byte % 8); });
 /// Four patterns of 7 bits from the low half of a 64-bit lane.
 alignas(64) inline constexpr auto kFourSevens = make<uint8_t>([](int byte) { return 7 * (byte % 4); });
 
@@ -218,11 +260,11 @@ alignas(64) inline constexpr std::array<Register<uint8_t>, 2> kBitOrParity = {
 /// A byte then has the bits of both lanes of its 64-bit lane: sign, low and high bit of the code, in 5, 3 and
 /// 1 for the even one and 4, 2 and 0 for the odd one. This keeps its own lane's.
 inline constexpr int64_t kIq2OwnBits = 0x151515152a2a2a2a;
-/// For j = 0, 1 and again for 2, 3: a 32-bit lane holds [low j, low j + 1, high j, high j + 1] for its codes
-/// of four 3-bit values.
-alignas(64) inline constexpr auto kPick3 = make_four<uint8_t>([](int j, int byte) {
+/// For j = 0, 1 and again for 2, 3: a 32-bit lane holds [low j, low j + 1, high j, high j + 1] for its
+/// values' nibbles.
+alignas(64) inline constexpr auto kPick4 = make_four<uint8_t>([](int j, int byte) {
   const int h = byte / 4 % 2, i = byte % 4;
-  return 32 * h + 16 * (i / 2) + 8 * (j % 2) + 3 * (i % 2);
+  return 32 * h + 16 * (i / 2) + 8 * (j % 2) + 4 * (i % 2);
 });
 /// From kIq2OwnBits of either lane.
 alignas(64) inline constexpr auto kIq2Values = make<uint8_t>([](int i) {

@@ -24,12 +24,14 @@ inline constexpr int kLanes = 16;
 /// instruction with a 512-bit register handles a quarter of every lane.
 struct alignas(64) ActivationBlock {
   int8_t q[4][kLanes][4];  ///< q[j][lane][i] = value 16 lane + 4 j + i
-  int32_t
-      negative_sum[kLanes];  ///< minus the sum of the lane's q: corrects for weights stored with an offset
+  /// Minus 64 times the sum of the lane's q: what weights stored with an offset of 64 add too much.
+  int32_t offset_64[kLanes];
+  /// The same for an offset of 72: IQ1 for AVX-512, whose weights of odd numbers have an odd offset.
+  int32_t offset_72[kLanes];
   float scale[kLanes];
   float scaled_sum[kLanes];  ///< scale * sum of the lane's q
 };
-static_assert(sizeof(ActivationBlock) == 448);
+static_assert(sizeof(ActivationBlock) == 512);
 
 /// Activations are at most this in magnitude after division by their scale.
 inline constexpr float kActivationMax = 127;

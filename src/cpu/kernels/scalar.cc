@@ -41,7 +41,8 @@ void quantize_block(const float* x, int values, ActivationBlock& out) {
       out.q[i / 4][lane][i % 4] = static_cast<int8_t>(q);
       sum += out.q[i / 4][lane][i % 4];
     }
-    out.negative_sum[lane] = -sum;
+    out.offset_64[lane] = -64 * sum;
+    out.offset_72[lane] = -72 * sum;
     out.scale[lane] = scale;
     out.scaled_sum[lane] = scale * static_cast<float>(sum);
   }

@@ -306,7 +306,8 @@ void quantize_block(const float* x, ActivationBlock& out) {
     }
     for (int j = 0; j < 4; ++j) std::memcpy(out.q[j][lane], q + 4 * j, 4);
     const int32_t sum = hn::GetLane(hn::SumOfLanes(DI(), total));
-    out.negative_sum[lane] = -sum;
+    out.offset_64[lane] = -64 * sum;
+    out.offset_72[lane] = -72 * sum;
     sums[lane] = static_cast<float>(sum);
   }
   for (int k = 0; k < kVectors; ++k) {
