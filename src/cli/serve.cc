@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/generation_options.h"
 #include "cli/open_runner.h"
@@ -23,7 +24,6 @@ namespace redlite::cli {
 namespace {
 
 constexpr int kDefaultContext = 32768;
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 struct ServeCommand {
   std::string model, name;
