@@ -9,6 +9,9 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 # Line editing, for the chat.
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
+# States of conversations on disk.
+pkg_check_modules(libzstd REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(libxxhash REQUIRED IMPORTED_TARGET libxxhash)
 # io_uring is Linux only; without it the expert store reads with a pool of pread threads.
 pkg_check_modules(liburing IMPORTED_TARGET liburing)
 if(REDLITE_TESTS)

@@ -1,139 +1,76 @@
 #include "session/engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <atomic>
-#include <exception>
+#include <cmath>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/memory.h"
-#include "session/answer_writer.h"
-#include "session/fair_queue.h"
-#include "session/job.h"
+#include "session/fingerprint.h"
+#include "session/worker.h"
 
 namespace redlite::session {
+namespace {
+
+PromptStates open_states(const model::Model& model, model::Runner& runner, const EngineOptions& options) {
+  const model::Config& config = model.config();
+  StateShape shape{.fingerprint = {},
+                   .mark_bytes = 0,
+                   .position_bytes = 0,
+                   .capacity = runner.capacity(),
+                   .n_vocab = config.n_vocab};
+  const std::string format = runner.state_format();
+  if (format.empty()) {
+    if (!options.state_dir.empty())
+      options.log("this backend's states cannot be saved: the state folder is not used");
+    return {shape, options.state_bytes, nullptr};
+  }
+  const model::Sequence::StateBytes bytes = runner.make_sequence()->state_bytes().value();
+  shape.mark_bytes = bytes.mark;
+  shape.position_bytes = bytes.position;
+  if (options.state_dir.empty()) return {shape, options.state_bytes, nullptr};
+  const auto hash = fingerprint(model, fmt::format("{}\n{}", options.build, format));
+  std::ranges::copy(hash, shape.fingerprint);
+  return {shape, options.state_bytes,
+          std::make_unique<StateFolder>(options.state_dir, shape, options.state_dir_bytes, options.log)};
+}
+
+EngineOptions checked(EngineOptions options) {
+  if (options.parallel < 1) fail("{} answers at a time; use at least 1", options.parallel);
+  if (options.max_queued < 0) fail("{} requests that may wait; use 0 or more", options.max_queued);
+  if (!options.log) options.log = [](const std::string&) {};
+  return options;
+}
+
+}  // namespace
 
 struct Engine::Impl {
-  Impl(const model::Model& m, const tokenizer::Tokenizer& t, std::unique_ptr<model::Runner> r,
+  Impl(const model::Model& m, const tokenizer::Tokenizer& tokenizer, std::unique_ptr<model::Runner> r,
        EngineOptions o)
-      : model(m), tokenizer(t), runner(std::move(r)), options(std::move(o)), capacity(runner->capacity()) {
-    statistics.parallel = options.parallel;
-  }
-
-  void work();
-  void answer(Answer::Job& job);
-  void publish();
-  void end(Answer::Job& job, Event event);
+      : model(m),
+        runner(std::move(r)),
+        options(checked(std::move(o))),
+        capacity(runner->capacity()),
+        worker(tokenizer, *runner, open_states(model, *runner, options), options, shared),
+        thread([this] { worker.run(); }) {}
 
   const model::Model& model;
-  const tokenizer::Tokenizer& tokenizer;
-  std::unique_ptr<model::Runner> runner;
+  const std::unique_ptr<model::Runner> runner;
   const EngineOptions options;
   const int capacity;
   const Clock::time_point start = Clock::now();
-
-  std::shared_ptr<WakeUp> wake = std::make_shared<WakeUp>();
-  std::mutex mutex;  ///< of what follows
-  FairQueue queue;
-  Statistics statistics;
-  ExpertMap experts;
-  bool accepting = true;
-  bool stop = false;  ///< the thread is to end when it has nothing to do
-  std::atomic<bool> cancel_all{false};
-
+  Shared shared;
+  Worker worker;
   std::mutex joining;
   std::thread thread;
 };
 
-void Engine::Impl::work() {
-  for (;;) {
-    std::shared_ptr<Answer::Job> job;
-    {
-      const std::lock_guard lock(mutex);
-      job = queue.pop();
-      statistics.active = job ? 1 : 0;
-      if (!job && stop) return;
-    }
-    if (job) {
-      try {
-        answer(*job);
-      } catch (const std::exception& e) {
-        end(*job, Failed{e.what()});
-      }
-      publish();
-      continue;
-    }
-    std::unique_lock lock(wake->mutex);
-    wake->changed.wait(lock, [&] { return std::exchange(wake->raised, false); });
-  }
-}
-
-void Engine::Impl::answer(Answer::Job& job) {
-  const Request& request = job.request;
-  Usage usage;
-  usage.prompt_tokens = static_cast<int>(request.prompt.size());
-  usage.queue_seconds = seconds_since(job.submitted);
-  const auto stopped = [&] { return job.cancelled() || cancel_all; };
-  const auto finish = [&](Finished end, Clock::time_point decode, int tokens) {
-    end.usage = usage;
-    end.usage.answer_tokens = tokens;
-    end.usage.decode_seconds = seconds_since(decode);
-    this->end(job, std::move(end));
-  };
-  if (stopped()) return finish({FinishReason::Cancelled, {}, {}}, Clock::now(), 0);
-
-  AnswerWriter writer(tokenizer, request, capacity - usage.prompt_tokens);
-  const Clock::time_point prefill = Clock::now();
-  job.send(ReadingProgress{0, usage.prompt_tokens, 0});
-  runner->reset();
-  std::span<const float> logits = runner->forward(request.prompt, model::LogitsFor::Last);
-  job.send(ReadingProgress{usage.prompt_tokens, usage.prompt_tokens, 0});
-  usage.prefill_seconds = seconds_since(prefill);
-  const Clock::time_point decode = Clock::now();
-  for (;;) {
-    if (stopped()) return finish({FinishReason::Cancelled, {}, {}}, decode, writer.tokens());
-    AnswerWriter::Step step = writer.step(logits);
-    if (!step.piece.tokens.empty() || !step.piece.text.empty()) job.send(std::move(step.piece));
-    if (step.end) return finish(std::move(*step.end), decode, writer.tokens());
-    logits = runner->forward({&*step.next, 1}, model::LogitsFor::Last);
-    publish();
-  }
-}
-
-void Engine::Impl::end(Answer::Job& job, Event event) {
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto* finished = std::get_if<Finished>(&event)) {
-      ++(finished->reason == FinishReason::Cancelled ? statistics.cancelled : statistics.finished);
-      statistics.prompt_tokens += finished->usage.prompt_tokens;
-      statistics.read_tokens += finished->usage.prompt_tokens;
-      statistics.answer_tokens += finished->usage.answer_tokens;
-      statistics.prefill_seconds += finished->usage.prefill_seconds;
-      statistics.decode_seconds += finished->usage.decode_seconds;
-    } else {
-      ++statistics.failed;
-    }
-  }
-  job.send(std::move(event));
-}
-
-void Engine::Impl::publish() {
-  if (!options.report) return;
-  RunnerReport report;
-  options.report(report, true);
-  const std::lock_guard lock(mutex);
-  experts = std::move(report.experts);
-  report.experts = {};
-  statistics.runner = std::move(report);
-}
-
 Engine::Engine(const model::Model& model, const tokenizer::Tokenizer& tokenizer,
                std::unique_ptr<model::Runner> runner, EngineOptions options)
-    : impl_(std::make_unique<Impl>(model, tokenizer, std::move(runner), std::move(options))) {
-  impl_->publish();
-  impl_->thread = std::thread([impl = impl_.get()] { impl->work(); });
-}
+    : impl_(std::make_unique<Impl>(model, tokenizer, std::move(runner), std::move(options))) {}
 
 Engine::~Engine() {
   shutdown(std::chrono::milliseconds(0));
@@ -159,41 +96,43 @@ std::shared_ptr<Answer> Engine::submit(Request request) {
   }
   const engine::Sampler check(request.sampler);
 
-  auto job = std::make_shared<Answer::Job>(std::move(request), impl_->wake);
+  Shared& shared = impl_->shared;
+  auto job = std::make_shared<Answer::Job>(std::move(request), shared.wake);
   {
-    const std::lock_guard lock(impl_->mutex);
-    if (!impl_->accepting) throw ShuttingDown("the server is shutting down");
+    const std::lock_guard lock(shared.mutex);
+    if (!shared.accepting) throw ShuttingDown("the server is shutting down");
+    // A client that waits for nothing yet gets room that others have not taken.
     const size_t most = static_cast<size_t>(impl_->options.max_queued);
-    const size_t room = impl_->queue.has(job->request.client) ? most : 2 * most;
-    if (impl_->queue.size() >= room) {
-      ++impl_->statistics.refused;
-      throw QueueFull(fmt::format("{} requests are waiting already; try again later", impl_->queue.size()),
-                      1);
+    const size_t room = shared.queue.has(job->request.client) ? most : 2 * most;
+    const size_t queued = shared.queue.size();
+    const int idle = shared.statistics.parallel - shared.statistics.active;
+    if (queued >= room + static_cast<size_t>(std::max(idle, 0))) {
+      ++shared.statistics.refused;
+      const double turns = static_cast<double>(queued + 1) / shared.statistics.parallel;
+      const int seconds = static_cast<int>(std::clamp(std::ceil(turns * shared.request_seconds), 1.0, 120.0));
+      throw QueueFull(fmt::format("{} requests are waiting already; try again in {} s", queued, seconds),
+                      seconds);
     }
-    impl_->queue.push(job);
-    ++impl_->statistics.requests;
+    shared.queue.push(job);
+    ++shared.statistics.requests;
   }
-  impl_->wake->raise();
+  shared.wake->raise();
   return std::make_shared<Answer>(std::move(job));
 }
 
 void Engine::shutdown(std::chrono::milliseconds grace) {
+  Shared& shared = impl_->shared;
   {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->accepting = false;
-    impl_->stop = true;
+    std::unique_lock lock(shared.mutex);
+    shared.accepting = false;
+    shared.stop = true;
+    shared.ended.wait_for(lock, grace,
+                          [&] { return shared.queue.size() == 0 && shared.statistics.active == 0; });
   }
+  shared.cancel_all = true;
+  shared.wake->raise();
   const std::lock_guard joining(impl_->joining);
-  if (!impl_->thread.joinable()) return;
-  const Clock::time_point end = Clock::now() + grace;
-  for (;;) {
-    const Statistics now = statistics();
-    if ((now.queued == 0 && now.active == 0) || Clock::now() >= end) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  impl_->cancel_all = true;
-  impl_->wake->raise();
-  impl_->thread.join();
+  if (impl_->thread.joinable()) impl_->thread.join();
 }
 
 int Engine::capacity() const {
@@ -201,18 +140,31 @@ int Engine::capacity() const {
 }
 
 Statistics Engine::statistics() const {
-  const std::lock_guard lock(impl_->mutex);
-  Statistics now = impl_->statistics;
+  Statistics now;
+  {
+    const std::lock_guard lock(impl_->shared.mutex);
+    now = impl_->shared.statistics;
+    now.queued = static_cast<int>(impl_->shared.queue.size());
+  }
   now.uptime_seconds = seconds_since(impl_->start);
-  now.queued = static_cast<int>(impl_->queue.size());
   now.resident_bytes = resident_memory();
   now.peak_resident_bytes = peak_resident_memory();
   return now;
 }
 
 ExpertMap Engine::expert_map() const {
-  const std::lock_guard lock(impl_->mutex);
-  return impl_->experts;
+  Shared& shared = impl_->shared;
+  const auto now = Clock::now();
+  bool wake = false;
+  ExpertMap map;
+  {
+    const std::lock_guard lock(shared.mutex);
+    wake = now - shared.experts_wanted > std::chrono::seconds(5);
+    shared.experts_wanted = now;
+    map = shared.experts;
+  }
+  if (wake) shared.wake->raise();
+  return map;
 }
 
 }  // namespace redlite::session

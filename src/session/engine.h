@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "model/runner.h"
 #include "session/request.h"
+#include "session/state_folder.h"
 #include "session/statistics.h"
 #include "tokenizer/tokenizer.h"
 
@@ -22,7 +23,11 @@ struct EngineOptions {
   /// What else the bits of an answer depend on, such as the program's version and commit: a state on disk is
   /// used only where it is the same.
   std::string build;
+  /// A conversation at rest for so long is written to the folder, in case the process ends without
+  /// shutdown().
+  std::chrono::milliseconds save_after{5000};
   Reporter report;  ///< may be empty
+  Log log;          ///< may be empty
 };
 
 /// Answers requests with one runner, several at a time, in a thread of its own.

@@ -2,46 +2,40 @@
 
 #include <gmock/gmock.h>
 
-#include "cpu/cpu_runner.h"
+#include <atomic>
+#include <future>
+#include <random>
+#include <set>
+#include <thread>
+
 #include "engine/generate.h"
-#include "model/tiny_model.h"
+#include "session/fixture.h"
+#include "support/temporary_folder.h"
 
 namespace redlite::session {
 namespace {
 
 using model::Token;
+using redlite::testing::TemporaryFolder;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-class EngineTest : public ::testing::Test {
- protected:
-  static std::unique_ptr<model::Runner> runner() {
-    cpu::CpuOptions options;
-    options.context = 512;
-    options.threads = 2;
-    return std::make_unique<cpu::CpuRunner>(model(), options);
+using EngineTest = SessionTest;
+
+std::unique_ptr<WatchedRunner> watched(std::unique_ptr<model::Runner> inner) {
+  return std::make_unique<WatchedRunner>(std::move(inner));
+}
+
+/// Waits for something that another thread does soon.
+template <typename Condition>
+bool soon(Condition&& condition) {
+  for (int i = 0; i < 4000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  static const model::Model& model() {
-    static const model::Model model(REDLITE_DEMO_MODEL);
-    return model;
-  }
-  static const tokenizer::Tokenizer& tokenizer() {
-    static const tokenizer::Tokenizer tokenizer(model().file());
-    return tokenizer;
-  }
-  static Request request(std::string_view prompt, int max_tokens) {
-    Request request;
-    request.prompt = tokenizer().encode_prompt(prompt, true);
-    request.max_tokens = max_tokens;
-    request.ignore_end = true;
-    return request;
-  }
-  static std::vector<Token> tokens_of(const WholeAnswer& answer) {
-    std::vector<Token> tokens;
-    for (const AnswerToken& token : answer.tokens) tokens.push_back(token.token);
-    return tokens;
-  }
-};
+  return false;
+}
 
 TEST_F(EngineTest, AnswersLikeGenerate) {
   const Request asked = request("Once upon a time", 20);
@@ -51,25 +45,404 @@ TEST_F(EngineTest, AnswersLikeGenerate) {
   options.ignore_end = true;
   const engine::GenerateResult expected = engine::generate(*runner(), tokenizer(), asked.prompt, options,
                                                            [&](std::string_view piece) { text += piece; });
-
-  Engine engine(model(), tokenizer(), runner(), {});
-  const WholeAnswer answer = engine.submit(asked)->wait();
+  const auto engine = this->engine();
+  const WholeAnswer answer = engine->submit(asked)->wait();
   EXPECT_EQ(tokens_of(answer), expected.tokens);
   EXPECT_EQ(answer.text, text);
   EXPECT_EQ(answer.end.reason, FinishReason::Length);
   EXPECT_EQ(answer.end.usage.prompt_tokens, static_cast<int>(asked.prompt.size()));
   EXPECT_EQ(answer.end.usage.answer_tokens, 20);
+  EXPECT_GT(answer.end.usage.decode_seconds, 0);
 }
 
 TEST_F(EngineTest, WrongRequestsAreRefused) {
-  Engine engine(model(), tokenizer(), runner(), {});
-  EXPECT_THAT([&] { engine.submit({}); }, ThrowsMessage<Error>(HasSubstr("the prompt is empty")));
-  Request long_one = request("a", 1);
-  long_one.prompt.resize(512, long_one.prompt[0]);
-  EXPECT_THAT([&] { engine.submit(long_one); }, ThrowsMessage<Error>(HasSubstr("leaves no room")));
+  const auto engine = this->engine();
+  const auto expect = [&](const Request& wrong, const char* what) {
+    EXPECT_THAT([&] { engine->submit(wrong); }, ThrowsMessage<Error>(HasSubstr(what)));
+  };
+  expect({}, "the prompt is empty");
+  expect(request(tokens(kContext), 1), "leaves no room");
   Request odd = request("a", 1);
   odd.prompt.push_back(-1);
-  EXPECT_THAT([&] { engine.submit(odd); }, ThrowsMessage<Error>(HasSubstr("token -1 is outside")));
+  expect(odd, "token -1 is outside");
+  odd = request("a", 1);
+  odd.boundaries = {1, 0};
+  expect(odd, "boundaries do not rise");
+  odd = request("a", 1);
+  odd.stop = {""};
+  expect(odd, "a stop string is empty");
+  odd = request("a", 1);
+  odd.sampler.repeat_penalty = -1;
+  expect(odd, "repeat penalty");
+  EXPECT_EQ(engine->statistics().requests, 0u);
+}
+
+TEST_F(EngineTest, EndsWhereItShould) {
+  const auto engine = this->engine();
+  Request asked = request("Once upon a time", 40);
+  const WholeAnswer whole = engine->submit(asked)->wait();
+  const std::string some = whole.text.substr(whole.text.size() / 2, 6);
+  asked.stop = {"no such text", some};
+  const WholeAnswer cut = engine->submit(asked)->wait();
+  EXPECT_EQ(cut.end.reason, FinishReason::Stop);
+  EXPECT_EQ(cut.end.stop, some);
+  EXPECT_EQ(cut.text, whole.text.substr(0, whole.text.find(some)));
+
+  asked.stop = {};
+  asked.ignore_end = false;
+  asked.max_tokens = 0;
+  const WholeAnswer ended = engine->submit(asked)->wait();
+  if (ended.end.reason == FinishReason::End) {
+    EXPECT_EQ(ended.end.usage.answer_tokens, static_cast<int>(ended.tokens.size()));
+  } else {
+    EXPECT_EQ(ended.end.usage.answer_tokens, kContext - static_cast<int>(asked.prompt.size()));
+  }
+  const WholeAnswer full = engine->submit(request(tokens(kContext - 5), 0))->wait();
+  EXPECT_EQ(full.end.reason, FinishReason::Length);
+  EXPECT_EQ(full.tokens.size(), 5u);
+}
+
+TEST_F(EngineTest, LogprobsAreOfTheModelsOwnDistribution) {
+  const auto engine = this->engine();
+  Request asked = request("Once upon a time", 4);
+  asked.top_logprobs = 3;
+  const auto [answer, logits] = ask(*engine, asked);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    double sum = 0;
+    for (const float logit : logits[i]) sum += std::exp(static_cast<double>(logit));
+    const auto expected = [&](Token t) { return logits[i][static_cast<size_t>(t)] - std::log(sum); };
+    const AnswerToken& told = answer.tokens[i];
+    ASSERT_EQ(told.top.size(), 3u);
+    EXPECT_EQ(told.top[0].first, told.token) << "greedy";
+    EXPECT_NEAR(told.logprob, expected(told.token), 1e-4);
+    EXPECT_NEAR(told.top[2].second, expected(told.top[2].first), 1e-4);
+    EXPECT_GE(told.top[1].second, told.top[2].second);
+  }
+}
+
+/// Lets the tokens of a list pass, one after another.
+class OnlyThese final : public engine::TokenFilter {
+ public:
+  explicit OnlyThese(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  void apply(std::span<float> logits) override {
+    const float kept = logits[static_cast<size_t>(tokens_[next_])];
+    std::ranges::fill(logits, -INFINITY);
+    logits[static_cast<size_t>(tokens_[next_])] = kept;
+  }
+  void accept(Token token) override {
+    EXPECT_EQ(token, tokens_[next_]);
+    ++next_;
+  }
+
+ private:
+  std::vector<Token> tokens_;
+  size_t next_ = 0;
+};
+
+TEST_F(EngineTest, AFilterSaysWhatComesNext) {
+  const auto engine = this->engine();
+  Request asked = request("Once upon a time", 40);
+  asked.ignore_end = false;
+  asked.filter = std::make_shared<OnlyThese>(std::vector<Token>{40, 50, 60, tokenizer().eos()});
+  const WholeAnswer answer = engine->submit(asked)->wait();
+  EXPECT_THAT(tokens_of(answer), ElementsAre(40, 50, 60));
+  EXPECT_EQ(answer.end.reason, FinishReason::End);
+}
+
+// Alone or together, beginning and ending at any time: the same bits.
+TEST_F(EngineTest, AnswersTogetherAreThoseAlone) {
+  EngineOptions options;
+  options.parallel = 4;
+  const auto engine = this->engine(options);
+  std::vector<Request> requests;
+  for (int i = 0; i < 7; ++i) {
+    requests.push_back(request(tokens(10 + 60 * (i % 3), i), 15 + 5 * i));
+    requests.back().sampler.temperature = i % 2 == 0 ? 0.0f : 0.8f;
+    requests.back().sampler.seed = static_cast<uint32_t>(i);
+  }
+  std::vector<std::shared_ptr<Recorder>> recorders;
+  std::vector<std::shared_ptr<Answer>> answers;
+  for (Request request : requests) {
+    recorders.push_back(std::make_shared<Recorder>());
+    request.filter = recorders.back();
+    answers.push_back(engine->submit(std::move(request)));
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto [expected, expected_logits] = ask_cold(requests[i]);
+    EXPECT_EQ(tokens_of(answers[i]->wait()), tokens_of(expected)) << i;
+    EXPECT_TRUE(recorders[i]->all == expected_logits) << i;
+  }
+  const Statistics s = engine->statistics();
+  EXPECT_EQ(s.finished, 7u);
+  EXPECT_EQ(s.parallel, 4);
+  EXPECT_LT(s.decode_passes, s.answer_tokens * 3 / 4) << "they were not computed together";
+}
+
+// A long prompt is read in pieces, between which the others go on.
+TEST_F(EngineTest, ALongPromptHoldsUpNobody) {
+  EngineOptions options;
+  options.parallel = 2;
+  auto runner = watched(this->runner());
+  std::mutex mutex;
+  std::vector<int> sizes;  // of passes
+  runner->before_pass = [&](std::span<const model::Part> parts) {
+    const std::lock_guard lock(mutex);
+    sizes.push_back(static_cast<int>(parts[0].tokens.size()));
+    if (parts[0].tokens.size() > 1)
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // a slow one
+  };
+  const auto engine = this->engine(options, std::move(runner));
+  const auto quick = engine->submit(request(tokens(20), 600));
+  while (!std::holds_alternative<Piece>(quick->next().value())) {
+  }
+  const auto slow = engine->submit(request(tokens(900, 1), 1));
+  slow->wait();
+  const std::lock_guard lock(mutex);
+  const auto pieces = std::ranges::count_if(sizes, [](int n) { return n > 1; });
+  EXPECT_GE(pieces, 3);
+  const auto first = std::ranges::find_if(sizes.begin() + 1, sizes.end(), [](int n) { return n > 1; });
+  const auto last = std::ranges::find_if(sizes.rbegin(), sizes.rend(), [](int n) { return n > 1; }).base();
+  EXPECT_GT(std::count(first, last, 1), 2 * (pieces - 2)) << "decode passes between the pieces";
+}
+
+TEST_F(EngineTest, TheQueueHasLimitsAndTurns) {
+  EngineOptions options;
+  options.max_queued = 3;
+  auto runner = watched(this->runner());
+  std::promise<void> gate;
+  runner->before_pass = [go = gate.get_future().share()](std::span<const model::Part>) { go.wait(); };
+  const auto engine = this->engine(options, std::move(runner));
+  const auto from = [&](const char* client) {
+    Request asked = request("a b c", 1);
+    asked.client = client;
+    return asked;
+  };
+  std::vector<std::shared_ptr<Answer>> answers = {engine->submit(from("a"))};
+  ASSERT_TRUE(soon([&] { return engine->statistics().active == 1; }));
+  for (int i = 0; i < 3; ++i) answers.push_back(engine->submit(from("a")));
+  try {
+    engine->submit(from("a"));
+    FAIL() << "there is no room";
+  } catch (const QueueFull& e) {
+    EXPECT_GE(e.retry_after_seconds(), 1);
+    EXPECT_THAT(e.what(), HasSubstr("3 requests are waiting already; try again in "));
+  }
+  for (const char* client : {"b", "c", "d"}) answers.push_back(engine->submit(from(client)));
+  EXPECT_THROW(engine->submit(from("e")), QueueFull) << "twice the room is taken";
+  EXPECT_EQ(engine->statistics().refused, 2u);
+  EXPECT_EQ(engine->statistics().queued, 6);
+  gate.set_value();
+  for (const auto& answer : answers) EXPECT_EQ(answer->wait().end.reason, FinishReason::Length);
+  EXPECT_EQ(engine->statistics().finished, 7u);
+  EXPECT_EQ(engine->submit(from("e"))->wait().tokens.size(), 1u);
+}
+
+// At every layer of every pass: the end comes at once, and the state stays whole.
+TEST_F(EngineTest, CancelledAnywhereItStopsAtOnce) {
+  Request asked = request(tokens(60), 4);
+  asked.boundaries = {25, 57};
+  const auto [expected, expected_logits] = ask_cold(asked);
+  const int layers = model().config().n_layers;
+  const int points = layers * (3 + 1 + 3);  // pieces up to the boundaries and the end, then tokens
+  auto runner = watched(this->runner());
+  WatchedRunner& watch = *runner;
+  std::atomic<int> left = -1;
+  std::atomic<int> after = 0;  // layers computed after the cancellation
+  std::mutex mutex;
+  std::shared_ptr<Answer> current;
+  watch.on_layer = [&] {
+    if (left == 0) {
+      ++after;
+    } else if (left > 0 && --left == 0) {
+      const std::lock_guard lock(mutex);
+      current->cancel();
+    }
+  };
+  const auto engine = this->engine({}, std::move(runner));
+  int cancelled = 0;
+  for (int point = 1; point <= points; point += 3) {
+    {
+      const std::lock_guard lock(mutex);
+      left = point;
+      after = 0;
+      current = engine->submit(asked);
+    }
+    const WholeAnswer answer = current->wait();
+    if (answer.end.reason == FinishReason::Cancelled) {
+      ++cancelled;
+      EXPECT_EQ(after, 0) << "layers too many";
+    }
+    left = -1;
+    const auto [again, logits] = ask(*engine, asked);
+    ASSERT_EQ(tokens_of(again), tokens_of(expected)) << "after a cancellation at " << point;
+    ASSERT_TRUE(logits == expected_logits) << "after a cancellation at " << point;
+    asked.prompt.back() = 5 + point % 3;  // another prompt, so that something is left to read
+    asked.prompt[40] = 5 + point % 7;
+    const auto cold = ask_cold(asked);
+    ASSERT_EQ(tokens_of(ask(*engine, asked).first), tokens_of(cold.first));
+    asked.prompt = tokens(60);
+  }
+  EXPECT_GT(cancelled, 5);
+}
+
+TEST_F(EngineTest, CancelledInTheQueueItLeavesIt) {
+  auto runner = watched(this->runner());
+  std::promise<void> gate;
+  runner->before_pass = [go = gate.get_future().share()](std::span<const model::Part>) { go.wait(); };
+  const auto engine = this->engine({}, std::move(runner));
+  const auto first = engine->submit(request("a b c", 1));
+  const auto second = engine->submit(request("a b c", 1));
+  { const auto dropped = engine->submit(request("a b c", 1)); }  // without a consumer there is no answer
+  second->cancel();
+  gate.set_value();
+  EXPECT_EQ(second->wait().end.reason, FinishReason::Cancelled);
+  EXPECT_TRUE(second->done());
+  EXPECT_FALSE(second->next());
+  EXPECT_EQ(first->wait().end.reason, FinishReason::Length);
+  EXPECT_TRUE(soon([&] { return engine->statistics().cancelled == 2; }));
+}
+
+/// Fails in some passes.
+TEST_F(EngineTest, AFailedPassFailsItsRequestsOnly) {
+  auto runner = watched(this->runner());
+  std::atomic<int> passes = 0;
+  runner->on_layer = [&] {
+    if (passes == 1) fail("no such expert");
+  };
+  std::atomic<bool> failing = false;
+  runner->before_pass = [&](std::span<const model::Part>) { passes = failing ? 1 : 0; };
+  const auto engine = this->engine({}, std::move(runner));
+  Request asked = request(tokens(60), 10);
+  const auto [expected, expected_logits] = ask(*engine, asked);
+  failing = true;
+  asked.prompt.push_back(5);
+  EXPECT_THAT([&] { engine->submit(asked)->wait(); }, ThrowsMessage<Error>("no such expert"));
+  failing = false;
+  asked.prompt.pop_back();
+  const auto [again, logits] = ask(*engine, asked);
+  EXPECT_TRUE(logits == expected_logits);
+  EXPECT_EQ(engine->statistics().failed, 1u);
+}
+
+TEST_F(EngineTest, ShutdownGivesGraceThenCancels) {
+  const auto engine = this->engine();
+  const auto short_one = engine->submit(request(tokens(10), 3));
+  engine->shutdown(std::chrono::seconds(30));
+  EXPECT_EQ(short_one->wait().end.reason, FinishReason::Length);
+  EXPECT_THROW(engine->submit(request(tokens(10), 3)), ShuttingDown);
+
+  const auto other = this->engine();
+  const auto endless = other->submit(request(tokens(10), 0));
+  const auto waiting = other->submit(request(tokens(10), 0));
+  while (!std::holds_alternative<Piece>(endless->next().value())) {
+  }
+  other->shutdown(std::chrono::milliseconds(0));
+  EXPECT_EQ(endless->wait().end.reason, FinishReason::Cancelled);
+  EXPECT_EQ(waiting->wait().end.reason, FinishReason::Cancelled);
+}
+
+TEST_F(EngineTest, TellsWhatGoesOn) {
+  EngineOptions options;
+  cpu::CpuOptions cpu;
+  cpu.context = kContext;
+  cpu.threads = 2;
+  cpu.cache.size = {experts::CacheSize::Kind::Bounded, experts::ExpertCache::full_bytes(model()) / 4};
+  auto runner = std::make_unique<cpu::CpuRunner>(model(), cpu);
+  options.report = [cpu_runner = runner.get()](RunnerReport& report, bool with_experts) {
+    report.cache = cpu_runner->cache_stats();
+    if (with_experts)
+      report.experts = {model().config().n_layers, model().config().n_experts, cpu_runner->expert_uses()};
+  };
+  const auto engine = this->engine(options, std::move(runner));
+  EXPECT_EQ(engine->expert_map().cells.size(),
+            static_cast<size_t>(model().config().n_layers * model().config().n_experts));
+  Request asked = request(tokens(100), 20);
+  const auto answer = engine->submit(asked);
+  std::vector<int> progress;
+  while (const std::optional<Event> event = answer->next()) {
+    if (const auto* reading = std::get_if<ReadingProgress>(&*event)) progress.push_back(reading->done);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(progress));
+  EXPECT_EQ(progress.back(), 100);
+  EXPECT_TRUE(answer->done());
+  ASSERT_TRUE(soon([&] {
+    const ExpertMap map = engine->expert_map();
+    uint64_t selections = 0, resident = 0;
+    for (const experts::ExpertUse& cell : map.cells) {
+      selections += cell.hits + cell.misses;
+      resident += cell.resident ? 1 : 0;
+    }
+    return selections > 0 && resident > 0 && resident < map.cells.size();
+  }));
+  const Statistics s = engine->statistics();
+  EXPECT_EQ(s.finished, 1u);
+  EXPECT_EQ(s.prompt_tokens, 100u);
+  EXPECT_EQ(s.read_tokens, 100u);
+  EXPECT_EQ(s.answer_tokens, 20u);
+  EXPECT_GT(s.prefill_rate, 0);
+  EXPECT_GT(s.decode_rate, 0);
+  EXPECT_GT(s.runner.cache.bytes_read, 0u);
+  EXPECT_GT(s.resident_bytes, 0u);
+}
+
+// Everything at once: many clients, some of whom go away, states that do not all fit, a folder.
+TEST_F(EngineTest, SixtyFourClientsGetTheirAnswers) {
+  const TemporaryFolder folder;
+  EngineOptions options;
+  options.parallel = 4;
+  options.max_queued = 12;
+  const model::Sequence::StateBytes size = runner()->make_sequence()->state_bytes().value();
+  options.state_bytes = size.mark * 20 + size.position * 400;
+  options.state_dir = folder.path();
+  options.state_dir_bytes = options.state_bytes;
+  options.save_after = std::chrono::milliseconds(20);
+  const auto engine = this->engine(options);
+  constexpr int kKinds = 6, kClients = 64;
+  std::vector<Request> kinds;
+  std::vector<std::vector<Token>> expected;
+  for (int kind = 0; kind < kKinds; ++kind) {
+    kinds.push_back(request(tokens(30 + 25 * kind, kind / 2), 6 + kind));
+    kinds.back().boundaries = {25, 27 + 25 * kind};
+    expected.push_back(tokens_of(ask_cold(kinds.back()).first));
+  }
+  std::atomic<int> finished = 0, aborted = 0;
+  std::vector<std::thread> clients;
+  for (int client = 0; client < kClients; ++client) {
+    clients.emplace_back([&, client] {
+      std::mt19937 random(static_cast<uint32_t>(client));
+      for (int turn = 0; turn < 2; ++turn) {
+        const auto kind = static_cast<size_t>(random() % kKinds);
+        Request asked = kinds[kind];
+        asked.client = std::to_string(client % 8);
+        std::shared_ptr<Answer> answer;
+        while (!answer) {
+          try {
+            answer = engine->submit(asked);
+          } catch (const QueueFull&) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          }
+        }
+        if (random() % 3 == 0) {
+          for (auto events = random() % 6; events > 0; --events) answer->next(std::chrono::milliseconds(200));
+          ++aborted;
+          continue;  // which drops it
+        }
+        EXPECT_EQ(tokens_of(answer->wait()), expected[kind]);
+        ++finished;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  ASSERT_TRUE(soon([&] { return engine->statistics().active + engine->statistics().queued == 0; }));
+  const Statistics s = engine->statistics();
+  EXPECT_EQ(finished + aborted, 2 * kClients);
+  EXPECT_EQ(s.requests, 2u * kClients);
+  EXPECT_EQ(s.finished + s.cancelled, s.requests);
+  EXPECT_GE(s.finished, static_cast<uint64_t>(finished));
+  EXPECT_GT(s.refused, 0u);
+  EXPECT_GT(s.cached_tokens, 0u);
+  EXPECT_LE(s.state_bytes_in_memory, options.state_bytes);
+  EXPECT_LE(s.state_bytes_on_disk, options.state_dir_bytes);
 }
 
 }  // namespace

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cpu/cpu_runner.h"
+#include "model/tiny_model.h"
+#include "session/engine.h"
+
+namespace redlite::session {
+
+/// Lets everything pass and remembers what it saw: the logits of every token, to the bit.
+class Recorder final : public engine::TokenFilter {
+ public:
+  void apply(std::span<float> logits) override { all.emplace_back(logits.begin(), logits.end()); }
+  void accept(model::Token /*token*/) override {}
+
+  std::vector<std::vector<float>> all;
+};
+
+/// A runner with a hook into each of its passes: before it, and whenever it asks whether to stop.
+class WatchedRunner final : public model::Runner {
+ public:
+  explicit WatchedRunner(std::unique_ptr<model::Runner> inner) : inner_(std::move(inner)) {}
+
+  std::span<const float> forward(std::span<const model::Token> tokens, model::LogitsFor which) override {
+    return inner_->forward(tokens, which);
+  }
+  int position() const override { return inner_->position(); }
+  int capacity() const override { return inner_->capacity(); }
+  void reset() override { inner_->reset(); }
+  std::unique_ptr<model::Mark> mark() const override { return inner_->mark(); }
+  void rewind(const model::Mark& mark) override { inner_->rewind(mark); }
+  int most_sequences() const override { return inner_->most_sequences(); }
+  std::unique_ptr<model::Sequence> make_sequence() override { return inner_->make_sequence(); }
+  std::string state_format() const override { return inner_->state_format(); }
+  std::span<const float> forward_together(std::span<const model::Part> parts) override {
+    if (before_pass) before_pass(parts);
+    inner_->set_progress(progress_);
+    inner_->set_stop([this] {
+      if (on_layer) on_layer();
+      return stop_ && stop_();
+    });
+    return inner_->forward_together(parts);
+  }
+
+  std::function<void(std::span<const model::Part> parts)> before_pass;
+  std::function<void()> on_layer;
+
+ private:
+  std::unique_ptr<model::Runner> inner_;
+};
+
+class SessionTest : public ::testing::Test {
+ protected:
+  static constexpr int kContext = 1024;
+
+  static const model::Model& model() {
+    static const model::Model model(REDLITE_DEMO_MODEL);
+    return model;
+  }
+  static const tokenizer::Tokenizer& tokenizer() {
+    static const tokenizer::Tokenizer tokenizer(model().file());
+    return tokenizer;
+  }
+  static std::unique_ptr<model::Runner> runner(cpu::KvType kv = cpu::KvType::F32) {
+    cpu::CpuOptions options;
+    options.context = kContext;
+    options.threads = 2;
+    options.kv = kv;
+    return std::make_unique<cpu::CpuRunner>(model(), options);
+  }
+  static std::unique_ptr<Engine> engine(EngineOptions options = {},
+                                        std::unique_ptr<model::Runner> with = runner()) {
+    return std::make_unique<Engine>(model(), tokenizer(), std::move(with), std::move(options));
+  }
+
+  static Request request(std::vector<model::Token> prompt, int max_tokens) {
+    Request request;
+    request.prompt = std::move(prompt);
+    request.max_tokens = max_tokens;
+    request.ignore_end = true;
+    return request;
+  }
+  static Request request(std::string_view prompt, int max_tokens) {
+    return request(tokenizer().encode_prompt(prompt, true), max_tokens);
+  }
+  /// A prompt of n tokens; those of the same kind begin alike.
+  static std::vector<model::Token> tokens(int n, int kind = 0) {
+    std::vector<model::Token> all = redlite::testing::some_tokens(n + kind, model().config().n_vocab);
+    all.erase(all.begin(), all.begin() + kind);
+    return all;
+  }
+
+  static std::vector<model::Token> tokens_of(const WholeAnswer& answer) {
+    std::vector<model::Token> tokens;
+    for (const AnswerToken& token : answer.tokens) tokens.push_back(token.token);
+    return tokens;
+  }
+  /// Logits of every step.
+  using Logits = std::vector<std::vector<float>>;
+  static std::pair<WholeAnswer, Logits> ask(Engine& engine, Request request) {
+    const auto recorder = std::make_shared<Recorder>();
+    request.filter = recorder;
+    WholeAnswer answer = engine.submit(std::move(request))->wait();
+    return {std::move(answer), recorder->all};
+  }
+  /// The same, of an engine that has done nothing else and keeps nothing.
+  static std::pair<WholeAnswer, Logits> ask_cold(const Request& request) {
+    EngineOptions options;
+    options.state_bytes = 0;
+    return ask(*engine(options), request);
+  }
+};
+
+}  // namespace redlite::session
