@@ -44,7 +44,7 @@ void run(const Options& options) {
   fmt::print("{} cases of {} groups passed\n", cases, groups);
   if (!options.time) return;
   gpu::time_kernels(*device, options.filter, [](const gpu::TimingLine& line) {
-    fmt::print("{:<32} {:>9.2f} us {:>8.1f} GB/s\n", line.name, line.microseconds, line.gb_per_second);
+    fmt::print("{:<36} {:>8.2f} us {:>8.1f} GB/s\n", line.name, line.microseconds, line.gb_per_second);
     std::fflush(stdout);
   });
 }
@@ -59,11 +59,11 @@ void add_kernel_selftest(CLI::App& app) {
       ->check(CLI::IsMember({"cuda", "emulator"}))
       ->capture_default_str();
   command->add_option("--filter", options->filter,
-                      "Only kernels whose name contains this, e.g. \"matvec Q4_K\"");
+                      "Only kernels whose name contains this, e.g. \"project Q4_K\"");
   command->add_option("--seed", options->seed, "Of the inputs and of the emulator's order; 0: a fresh one");
   command->add_option("--threads", options->threads, "Of the emulator; 0: one for each core")
       ->check(in_range(0, 1024));
-  command->add_flag("--time", options->time, "Then time the products, as links of a graph of 64");
+  command->add_flag("--time", options->time, "Then time the kernels, as links of a graph of 64");
   command->callback([options] { run(*options); });
 }
 

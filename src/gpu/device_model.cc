@@ -130,22 +130,11 @@ class DeviceModel::Upload {
     return device_matrix(from.type, from.rows, from.cols, to);
   }
 
-  Projection projection(Arena& arena, std::initializer_list<const Matrix*> matrices) {
-    Projection out;
-    for (const Matrix* m : matrices) out.rows += m->rows;
-    // A row for each warp at least; more where every multiprocessor has two tiles all the same.
-    out.tile_rows = 32;
-    while (out.tile_rows > 8 && out.rows / out.tile_rows < 2 * device_.info().multiprocessors)
-      out.tile_rows /= 2;
-    int row = 0;
-    for (const Matrix* m : matrices) {
-      if (!*m) continue;
-      RL_CHECK(out.n_parts < kMaxProjectParts, "{} matrices", matrices.size());
-      out.parts[out.n_parts++] = {matrix(arena, *m), out.n_tiles, row};
-      out.n_tiles += (m->rows + out.tile_rows - 1) / out.tile_rows;
-      row += m->rows;
-    }
-    return out;
+  Projection projection(Arena& arena, std::initializer_list<const Matrix*> matrices, bool norm) {
+    std::vector<DeviceMatrix> uploaded;
+    for (const Matrix* m : matrices)
+      if (*m) uploaded.push_back(matrix(arena, *m));
+    return make_projection(uploaded, norm, device_.info().multiprocessors);
   }
 
   LayerExperts experts(Arena& dense, const model::Model& model, int layer) {
@@ -245,14 +234,14 @@ DeviceModel::DeviceModel(const model::Model& model, Device& device, Stream& stre
     to.ffn_norm = upload.values(dense_, from.ffn_norm);
     if (c.layers[static_cast<size_t>(l)] == LayerKind::Attention) {
       const model::AttentionWeights& a = from.attention;
-      to.attention = {.qkv = upload.projection(dense_, {&a.q, &a.k, &a.v}),
-                      .output = upload.projection(dense_, {&a.output}),
+      to.attention = {.qkv = upload.projection(dense_, {&a.q, &a.k, &a.v}, true),
+                      .output = upload.projection(dense_, {&a.output}, false),
                       .q_norm = upload.values(dense_, a.q_norm),
                       .k_norm = upload.values(dense_, a.k_norm)};
     } else {
       const model::DeltaNetWeights& d = from.delta;
-      to.delta = {.in = upload.projection(dense_, {&d.qkvz, &d.qkv, &d.z, &d.ba, &d.beta, &d.alpha}),
-                  .output = upload.projection(dense_, {&d.output}),
+      to.delta = {.in = upload.projection(dense_, {&d.qkvz, &d.qkv, &d.z, &d.ba, &d.beta, &d.alpha}, true),
+                  .output = upload.projection(dense_, {&d.output}, false),
                   .heads = upload.values(dense_, std::span<const DeltaHead>(delta_heads(c, d))),
                   .conv = upload.values(dense_, transposed(d.conv, c.conv_dim())),
                   .dt = upload.values(dense_, d.dt),
@@ -271,7 +260,7 @@ DeviceModel::DeviceModel(const model::Model& model, Device& device, Stream& stre
     to.experts = upload.experts(dense_, model, l);
   }
   output_norm_ = upload.values(dense_, w.output_norm);
-  output_ = upload.projection(dense_, {&w.output});
+  output_ = upload.projection(dense_, {&w.output}, true);
   stream.synchronize();
 }
 

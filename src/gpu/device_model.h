@@ -18,15 +18,6 @@
 
 namespace redlite::gpu {
 
-/// Matrices multiplied with one input in one launch, cut into tiles of rows.
-struct Projection {
-  ProjectPart parts[kMaxProjectParts];
-  int n_parts = 0;
-  int n_tiles = 0;
-  int tile_rows = 0;
-  int rows = 0;  ///< of all of them: their results lie one after another
-};
-
 struct DeviceAttention {
   Projection qkv;     ///< n_embd -> q (gated: per head q, gate), k, v
   Projection output;  ///< n_heads * head_dim -> n_embd

@@ -161,12 +161,8 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
   const int n_embd = c.n_embd;
   const DeviceLayer& w = weights.layer(l);
   float* const shown = tapped() ? s.shown : nullptr;
-  const ProjectInput mixer_input{.kind = ProjectInput::Kind::Norm,
-                                 .x = s.x,
-                                 .n = n_embd,
-                                 .weight = w.attn_norm,
-                                 .eps = c.rms_eps,
-                                 .shown = shown};
+  const ProjectInput mixer_input{
+      .x = s.x, .n = n_embd, .weight = w.attn_norm, .eps = c.rms_eps, .shown = shown};
   if (c.layers[static_cast<size_t>(l)] == LayerKind::Attention) {
     const DeviceAttention& a = w.attention;
     const int q_stride = c.head_dim * (c.gated_attention ? 2 : 1), group = c.n_heads / c.n_kv_heads;
@@ -206,15 +202,15 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
                            .part_values = s.part_values,
                            .gate = c.gated_attention ? s.proj + c.head_dim : nullptr,
                            .core = s.core,
+                           .rounded = s.core_rounded,
                            .step = s.step,
                            .max_parts = s.attend_parts,
                            .gate_stride = s.proj_width,
                            .gate_head_stride = q_stride,
-                           .core_stride = c.n_heads * c.head_dim,
                            .head_dim = c.head_dim});
     // x[n][n_embd] += output * core
-    project({.kind = ProjectInput::Kind::Plain, .x = s.core, .n = c.n_heads * c.head_dim}, a.output, n, shown,
-            s.x, n_embd);
+    project({.x = s.core, .n = c.n_heads * c.head_dim, .rounded = s.core_rounded}, a.output, n, shown, s.x,
+            n_embd);
   } else {
     const DeviceDeltaNet& d = w.delta;
 
@@ -222,7 +218,7 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
     project(mixer_input, d.in, n, s.proj, nullptr, s.proj_width);
     show(Stage::MixerInput, l, n_embd, n, shown);
 
-    // core[n][n_v_heads][state_dim]; states and histories advance
+    // core[n][n_v_heads][state_dim], but for its RMS norm; states and histories advance
     launch<DeltaStep>(DeltaStep::grid(c.n_v_heads, c.state_dim), 0,
                       {.proj = s.proj,
                        .heads = d.heads,
@@ -231,10 +227,12 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
                        .a = d.a,
                        .history = sequence.history(l),
                        .state = sequence.matrices(l),
+                       .weight = d.norm,
                        .core = s.core,
+                       .rounded = takes_floats(d.output.parts[0].matrix.type) ? nullptr : s.core_rounded,
+                       .squares = s.core_squares,
                        .step = s.step,
                        .proj_stride = s.proj_width,
-                       .core_stride = c.value_dim(),
                        .n_tokens = n,
                        .taps = c.conv_kernel,
                        .conv_dim = c.conv_dim(),
@@ -242,15 +240,13 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
                        .dim = c.state_dim,
                        .eps = c.rms_eps});
     // x[n][n_embd] += output * (norm(core) * SiLU(z))
-    project({.kind = ProjectInput::Kind::GatedNorm,
-             .x = s.core,
+    project({.x = s.core,
              .n = c.value_dim(),
-             .weight = d.norm,
              .eps = c.rms_eps,
+             .rounded = s.core_rounded,
+             .squares = s.core_squares,
              .dim = c.state_dim,
-             .proj = s.proj,
-             .heads = d.heads,
-             .proj_stride = s.proj_width},
+             .n_squares = DeltaStep::slices(c.state_dim)},
             d.output, n, shown, s.x, n_embd);
   }
   show(Stage::MixerOutput, l, n_embd, n, shown);
@@ -262,6 +258,7 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
                  .weight = w.ffn_norm,
                  .router = w.router,
                  .input = s.h,
+                 .rounded = s.h_rounded,
                  .logits = s.router,
                  .ids = s.ids,
                  .shares = s.shares,
@@ -291,6 +288,7 @@ void GpuRunner::Impl::encode_prediction(int l) {
                  .weight = weights.layer(l).ffn_norm,
                  .router = weights.layer(l + 1).router,
                  .input = aside.input,
+                 .rounded = nullptr,
                  .logits = aside.logits,
                  .ids = aside.ids,
                  .shares = aside.shares,
@@ -361,26 +359,33 @@ void GpuRunner::Impl::encode_experts(int l, int n) {
     launch<LoadExperts>({LoadExperts::kBlocks}, 0, weights.load_params(l));
   // hidden[n][n_all][ff] = SiLU(gate * h) . (up * h)
   const uint32_t n_all = static_cast<uint32_t>(w.experts.n_all());
+  const ProductLayout gate_up = ExpertsGateUp::layout(w.experts, n_embd);
   launch<ExpertsGateUp>({ExpertsGateUp::blocks(std::max(c.expert_ff, c.shared_ff)), n_all, tokens},
-                        activation_bytes(n_embd),
+                        gate_up.bytes,
                         {.experts = w.experts,
                          .input = s.h,
+                         .rounded = s.h_rounded,
                          .slots = slots,
                          .hidden = s.hidden,
+                         .hidden_rounded = s.hidden_rounded,
                          .codebooks = books,
                          .hidden_stride = s.hidden_stride,
-                         .n = n_embd});
+                         .n = n_embd,
+                         .layout = gate_up});
   // x[n][n_embd] += sum of shares * (down * hidden)
-  launch<ExpertsDown>({ExpertsDown::blocks(n_embd), tokens}, n_all * activation_bytes(s.hidden_stride),
+  const ProductLayout down = ExpertsDown::layout(w.experts, s.hidden_stride);
+  launch<ExpertsDown>({ExpertsDown::blocks(n_embd), tokens}, down.bytes,
                       {.experts = w.experts,
                        .hidden = s.hidden,
+                       .hidden_rounded = s.hidden_rounded,
                        .slots = slots,
                        .shares = s.shares,
                        .residual = s.x,
                        .shown = shown,
                        .codebooks = books,
                        .hidden_stride = s.hidden_stride,
-                       .n = n_embd});
+                       .n = n_embd,
+                       .layout = down});
   show(Stage::FfnOutput, l, n_embd, n, shown);
   show(Stage::LayerOutput, l, n_embd, n, s.x);
 }
@@ -392,8 +397,7 @@ void GpuRunner::Impl::encode_output(int n, int n_logits) {
   const int n_embd = c.n_embd;
   const int first = n - n_logits;
   float* const shown = tapped() ? s.shown : nullptr;
-  project({.kind = ProjectInput::Kind::Norm,
-           .x = s.x + static_cast<size_t>(first) * static_cast<size_t>(n_embd),
+  project({.x = s.x + static_cast<size_t>(first) * static_cast<size_t>(n_embd),
            .n = n_embd,
            .weight = weights.output_norm(),
            .eps = c.rms_eps,
@@ -411,15 +415,14 @@ void GpuRunner::Impl::project(const ProjectInput& input, const Projection& matri
   Project::Params p{.input = input,
                     .parts = {},
                     .n_parts = matrices.n_parts,
-                    .n_tiles = matrices.n_tiles,
-                    .tile_rows = matrices.tile_rows,
                     .y = y,
                     .residual = residual,
                     .y_stride = y_stride,
-                    .codebooks = weights.codebooks()};
+                    .codebooks = weights.codebooks(),
+                    .layout = matrices.layout};
   std::copy_n(matrices.parts, matrices.n_parts, p.parts);
-  const int blocks = std::min(matrices.n_tiles, 3 * device->info().multiprocessors);
-  launch<Project>({static_cast<uint32_t>(blocks), static_cast<uint32_t>(n)}, activation_bytes(input.n), p);
+  launch<Project>({static_cast<uint32_t>(matrices.n_blocks), static_cast<uint32_t>(n)}, matrices.layout.bytes,
+                  p);
 }
 
 /// Shows values[n][width] in device memory, of tokens from number `first` of the chunk on, to the tap.

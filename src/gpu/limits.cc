@@ -6,6 +6,7 @@
 #include "gpu/kernels/attend.h"
 #include "gpu/kernels/delta_step.h"
 #include "gpu/kernels/experts.h"
+#include "gpu/kernels/prefill_inputs.h"
 #include "gpu/kernels/route.h"
 
 namespace redlite::gpu {
@@ -23,10 +24,19 @@ void check_limits(const model::Model& model, int batch) {
   const auto has = [&](model::LayerKind kind) { return std::ranges::find(c.layers, kind) != c.layers.end(); };
   if (has(model::LayerKind::Attention)) {
     at_most("attention heads of", c.head_dim, Attend::kMaxHeadDim);
-    multiple("attention heads of", c.head_dim, 4);
+    multiple("attention heads of", c.head_dim, 16);
     at_most("heads of one K/V head:", c.n_heads / c.n_kv_heads, Attend::kMaxGroup);
   }
-  if (has(model::LayerKind::DeltaNet)) at_most("a DeltaNet state of", c.state_dim, DeltaStep::kMaxDim);
+  if (has(model::LayerKind::DeltaNet)) {
+    at_most("a DeltaNet state of", c.state_dim, DeltaStep::kMaxDim);
+    at_most("DeltaNet heads:", c.n_v_heads, PrefillInput::kMaxHeads);
+    at_most("a convolution over inputs:", c.conv_kernel, DeltaStep::kMaxTaps);
+    for (const model::LayerWeights& layer : model.weights().layers) {
+      // What is rounded comes in strips of 16.
+      if (layer.delta.output && !takes_floats(layer.delta.output.type))
+        multiple("a DeltaNet state of", c.state_dim, 16);
+    }
+  }
   at_most("experts in a layer:", c.n_experts, Route::kMaxExperts);
   at_most("experts of a token:", c.n_experts_used, ExpertsDown::kMaxExperts - 1);
   if (batch < 1) fail("a batch of {} tokens: at least one is needed", batch);

@@ -160,7 +160,7 @@ struct Prefill::Pass {
   }
 
   /// Makes an input of n_rows rows: rounded, and as floats for weights of floats and for taps.
-  void input(const ProjectInput& in, int n_rows) {
+  void input(const PrefillSource& in, int n_rows) {
     QuantizedRows rounded = s.rounded_;
     rounded.strips = (in.n + 63) / 64 * 4;
     launch<PrefillInput>({static_cast<uint32_t>(n_rows)}, PrefillInput::dynamic_shared(in.n),
@@ -224,7 +224,7 @@ void Prefill::run(const Launcher& launcher, std::span<const model::Token> tokens
   pass.show(Stage::Embedding, -1, c.n_embd, x_);
   for (int l = 0; l < c.n_layers; ++l) {
     // floats[n][n_embd], rounded[n] = norm(x)
-    pass.input({.kind = ProjectInput::Kind::Norm,
+    pass.input({.kind = PrefillSource::Kind::Norm,
                 .x = x_,
                 .n = c.n_embd,
                 .weight = weights_.layer(l).attn_norm,
@@ -301,7 +301,7 @@ void Prefill::Pass::attention(int l) {
   }
   // x[n][n_embd] += output * core
   const int width = c.n_heads * c.head_dim;
-  input({.kind = ProjectInput::Kind::Plain, .x = s.core_, .n = width}, n);
+  input({.kind = PrefillSource::Kind::Plain, .x = s.core_, .n = width}, n);
   project(a.output, width, n, tapped() ? s.shown_ : nullptr, s.x_, c.n_embd);
 }
 
@@ -349,7 +349,7 @@ void Prefill::Pass::delta_net(int l) {
                        .dim = c.state_dim},
                       PrefillScan::kThreads);
   // x[n][n_embd] += output * (norm(core) * SiLU(z))
-  input({.kind = ProjectInput::Kind::GatedNorm,
+  input({.kind = PrefillSource::Kind::GatedNorm,
          .x = s.core_,
          .n = c.value_dim(),
          .weight = d.norm,
@@ -370,7 +370,7 @@ void Prefill::Pass::experts(int l) {
   const int n_rows = c.n_experts + (has_shared ? 1 : 0);
 
   // floats[n][n_embd], rounded[n] = norm(x); router[n][n_rows]; ids and shares of the selected experts
-  input({.kind = ProjectInput::Kind::Norm, .x = s.x_, .n = c.n_embd, .weight = w.ffn_norm, .eps = c.rms_eps},
+  input({.kind = PrefillSource::Kind::Norm, .x = s.x_, .n = c.n_embd, .weight = w.ffn_norm, .eps = c.rms_eps},
         n);
   show(Stage::FfnInput, l, c.n_embd, s.floats_);
   TokenTiles dense;
@@ -494,7 +494,7 @@ void Prefill::Pass::output(int n_logits, std::vector<float>& logits) {
   const model::Config& c = s.config_;
   for (int first = n - n_logits; first < n; first += kLogitRows) {
     const int rows = std::min(kLogitRows, n - first);
-    input({.kind = ProjectInput::Kind::Norm,
+    input({.kind = PrefillSource::Kind::Norm,
            .x = s.x_ + count(first, c.n_embd),
            .n = c.n_embd,
            .weight = s.weights_.output_norm(),

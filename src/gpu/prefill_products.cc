@@ -25,10 +25,10 @@ void launch_floats(const Launcher& launcher, const PrefillFloatsParams& params, 
                      params);
 }
 
-template <int kLeafQuads, bool kHasMin>
+template <int kUnitStrips, bool kHasMin>
 void launch_product(const Launcher& launcher, const PrefillProductParams& params, int n_tiles,
                     bool early_start) {
-  using K = PrefillProduct<kLeafQuads, kHasMin>;
+  using K = PrefillProduct<kUnitStrips, kHasMin>;
   const size_t books = has_codebook(params.w.type) ? sizeof(Codebooks) : 0;
   launcher.launch<K>({.grid = {K::row_blocks(params.w.planes.rows), static_cast<uint32_t>(n_tiles)},
                       .threads = K::kThreads,
@@ -44,10 +44,10 @@ ProductOrder product_order(const DeviceMatrix& w) {
   ProductOrder order;
   order.units = w.planes.cols / unit_values;
   order.log_lanes = log2_of(w.lanes);
-  order.log_depth =
-      log2_of(static_cast<int>(std::bit_ceil(static_cast<unsigned>((order.units + w.lanes - 1) / w.lanes))));
   order.log_unit_strips = unit_values == 64 ? 2 : 1;
-  order.slabs = std::max(1, (1 << (order.log_lanes + order.log_leaf_strips())) / 16);
+  // As many segments as make their sum's folding whole.
+  const auto segments = static_cast<int>(std::bit_ceil(static_cast<unsigned>(w.segments)));
+  order.slabs = std::max(1, ((segments * w.lanes) << order.log_unit_strips) / 16);
   return order;
 }
 
@@ -71,22 +71,17 @@ void prefill_product(const Launcher& launcher, const DeviceMatrix& w, const Prod
                                     .order = product_order(w),
                                     .out = out,
                                     .codebooks = codebooks};
-  const auto launch = [&]<int kLeafQuads>() {
+  const auto launch = [&]<int kUnitStrips>() {
     if (has_min(w.type)) {
-      launch_product<kLeafQuads, true>(launcher, params, n_tiles, early_start);
+      launch_product<kUnitStrips, true>(launcher, params, n_tiles, early_start);
     } else {
-      launch_product<kLeafQuads, false>(launcher, params, n_tiles, early_start);
+      launch_product<kUnitStrips, false>(launcher, params, n_tiles, early_start);
     }
   };
-  switch (params.order.log_leaf_strips()) {
-    case 1:
-      return launch.template operator()<0>();
-    case 2:
-      return launch.template operator()<1>();
-    case 3:
-      return launch.template operator()<2>();
-    default:
-      return launch.template operator()<4>();
+  if (params.order.log_unit_strips == 1) {
+    launch.template operator()<2>();
+  } else {
+    launch.template operator()<4>();
   }
 }
 

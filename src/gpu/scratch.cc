@@ -5,6 +5,8 @@
 #include <numbers>
 
 #include "gpu/kernels/attend.h"
+#include "gpu/kernels/delta_step.h"
+#include "gpu/kernels/device_matrix.h"
 
 namespace redlite::gpu {
 
@@ -21,11 +23,15 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
 
   x = arena_.take<float>(n(batch, c.n_embd));
   h = arena_.take<float>(n(batch, c.n_embd));
+  h_rounded = arena_.take(n(batch, rounded_bytes(c.n_embd)));
   shown = arena_.take<float>(n(batch, c.n_embd));
   rope = arena_.take<float>(n(batch, c.rope_dims));
   rope_frequencies = arena_.take<double>(n(c.rope_dims));
   proj = arena_.take<float>(n(batch, proj_width));
-  core = arena_.take<float>(n(batch, std::max(c.n_heads * c.head_dim, c.value_dim())));
+  const int core_width = std::max(c.n_heads * c.head_dim, c.value_dim());
+  core = arena_.take<float>(n(batch, core_width));
+  core_rounded = arena_.take(n(batch, rounded_bytes(core_width)));
+  core_squares = arena_.take<float>(n(batch, c.n_v_heads, DeltaStep::slices(c.state_dim)));
   part_max = arena_.take<float>(n(batch, c.n_heads, attend_parts));
   part_sum = arena_.take<float>(n(batch, c.n_heads, attend_parts));
   part_values = arena_.take<float>(n(batch, c.n_heads, attend_parts, c.head_dim));
@@ -35,6 +41,7 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
   shares = arena_.take<float>(n(batch, c.n_experts_used + 1));
   tickets = arena_.take<uint32_t>(n(batch));
   hidden = arena_.take<float>(n(batch, c.n_experts_used + 1, hidden_stride));
+  hidden_rounded = arena_.take(n(batch, c.n_experts_used + 1, rounded_bytes(hidden_stride)));
   logits = arena_.take<float>(n(batch, c.n_vocab));
   step = arena_.take<Step>(1);
 

@@ -25,23 +25,27 @@ struct Scratch {
   std::vector<double> frequencies_;
 
  public:
-  float* x;                  ///< [batch][n_embd]
-  float* h;                  ///< [batch][n_embd]
-  float* shown;              ///< [batch][n_embd], for a tap
-  float* rope;               ///< [batch][rope_dims]
-  double* rope_frequencies;  ///< [rope_dims / 2], in turns for each position
-  float* proj;               ///< [batch][proj_width]
-  float* core;               ///< [batch][heads of the mixer, together]
-  float* part_max;           ///< [batch][n_heads][attend_parts]
-  float* part_sum;           ///< [batch][n_heads][attend_parts]
-  float* part_values;        ///< [batch][n_heads][attend_parts][head_dim]
-  float* router;             ///< [batch][n_experts + 1]
-  int32_t* ids;              ///< [batch][n_experts_used]
-  int32_t* slots;            ///< [batch][n_experts_used]
-  float* shares;             ///< [batch][n_experts_used + 1]
-  uint32_t* tickets;         ///< [batch]
-  float* hidden;             ///< [batch][n_experts_used + 1][hidden_stride]
-  float* logits;             ///< [batch][n_vocab]
+  float* x;                   ///< [batch][n_embd]
+  float* h;                   ///< [batch][n_embd]
+  std::byte* h_rounded;       ///< [batch][rounded_bytes(n_embd)]
+  float* shown;               ///< [batch][n_embd], for a tap
+  float* rope;                ///< [batch][rope_dims]
+  double* rope_frequencies;   ///< [rope_dims / 2], in turns for each position
+  float* proj;                ///< [batch][proj_width]
+  float* core;                ///< [batch][heads of the mixer, together]
+  std::byte* core_rounded;    ///< [batch][rounded_bytes(the same)]
+  float* core_squares;        ///< [batch][n_v_heads][DeltaStep::slices()]
+  float* part_max;            ///< [batch][n_heads][attend_parts]
+  float* part_sum;            ///< [batch][n_heads][attend_parts]
+  float* part_values;         ///< [batch][n_heads][attend_parts][head_dim]
+  float* router;              ///< [batch][n_experts + 1]
+  int32_t* ids;               ///< [batch][n_experts_used]
+  int32_t* slots;             ///< [batch][n_experts_used]
+  float* shares;              ///< [batch][n_experts_used + 1]
+  uint32_t* tickets;          ///< [batch]
+  float* hidden;              ///< [batch][n_experts_used + 1][hidden_stride]
+  std::byte* hidden_rounded;  ///< [batch][n_experts_used + 1][rounded_bytes(hidden_stride)]
+  float* logits;              ///< [batch][n_vocab]
   Step* step;
 
   HostBuffer host_step;    ///< Step

@@ -37,14 +37,11 @@ void select_experts(std::span<const float> logits, float scale, std::span<int32_
   }
 
   const float largest = logits[static_cast<size_t>(ids[0])];
-  float total = 0;
-  for (const float logit : logits) total += router_exp(logit - largest);
   float sum = 0;
   for (size_t i = 0; i < used; ++i) {
-    weights[i] = router_exp(logits[static_cast<size_t>(ids[i])] - largest) / total;
+    weights[i] = router_exp(logits[static_cast<size_t>(ids[i])] - largest);
     sum += weights[i];
   }
-  sum = std::max(sum, 0x1p-14f);
   for (float& weight : weights) weight = weight / sum * scale;
 }
 

@@ -33,10 +33,11 @@ constexpr float router_exp(float x) {
 }
 
 /// The used experts of one token, best first. ids[i] is the id with the i-th highest logit, of equal ones the
-/// lower id first (a NaN comes after all numbers). All F32, in this order: e[j] =
-/// router_exp(logit[j] - logit[ids[0]]); total = the sum of e[j] in rising j; p[i] = e[ids[i]] / total; sum =
-/// the sum of p[i] in rising i, at least 2^-14; weights[i] = p[i] / sum * scale. ids and weights have
-/// n_experts_used elements, at least 1 and at most n_experts.
+/// lower id first (a NaN comes after all numbers). Their weights are the softmax over them: all F32, in this
+/// order, e[i] = router_exp(logit[ids[i]] - logit[ids[0]]); sum = the sum of e[i] in rising i; weights[i] =
+/// e[i] / sum * scale. (The same as a softmax over all experts whose selected part is normalised. Models keep
+/// that part's sum at 2^-14 or more before they divide by it: the best `used` of n experts always have used /
+/// n.) ids and weights have n_experts_used elements, at least 1 and at most n_experts.
 void select_experts(std::span<const float> logits, float scale, std::span<int32_t> ids,
                     std::span<float> weights);
 

@@ -91,12 +91,14 @@ TEST(SelectExperts, WeightsAreTheSelectedShareOfTheSoftmax) {
   EXPECT_THAT(weights, ElementsAre(FloatEq(1.5f), FloatEq(0.5f)));
 }
 
-TEST(SelectExperts, TheirSumIsClampedFromBelow) {
-  // 2^20 equal logits: each has 2^-20 of the softmax, two have 2^-19, less than 2^-14.
+TEST(SelectExperts, WeightsComeFromTheSelectedAlone) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<int32_t> ids(2);
-  std::vector<float> weights(2);
-  select_experts(std::vector<float>(1 << 20, 0.5f), 1, ids, weights);
-  EXPECT_THAT(weights, ElementsAre(0x1p-6f, 0x1p-6f));
+  std::vector<float> weights(2), alone(2);
+  select_experts(std::vector<float>{1, 3}, 1, ids, alone);
+  select_experts(std::vector<float>{-1, nan, 1, 0.99f, 3, -INFINITY}, 1, ids, weights);
+  EXPECT_THAT(ids, ElementsAre(4, 2));
+  EXPECT_EQ(weights, alone);
 }
 
 }  // namespace

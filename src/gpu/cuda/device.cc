@@ -1,5 +1,7 @@
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -153,6 +155,11 @@ class CudaStream : public Stream {
                                  static_cast<int>(shape.dynamic_shared)),
             kernel.name);
     }
+    if (std::getenv("RL_CARVE") == nullptr && prepared_.insert(kernel.cuda).second) {
+      check(cudaFuncSetAttribute(kernel.cuda, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared),
+            kernel.name);
+    }
     void* arguments[] = {const_cast<void*>(params)};
     const cudaError_t result = cudaLaunchKernelExC(&config, kernel.cuda, arguments);
     if (result != cudaSuccess) {
@@ -166,6 +173,7 @@ class CudaStream : public Stream {
  private:
   const Device& device_;
   cudaStream_t stream_ = nullptr;
+  std::set<const void*> prepared_;
 };
 
 class CudaDevice : public Device {

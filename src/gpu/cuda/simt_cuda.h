@@ -205,6 +205,11 @@ __device__ inline uint32_t load_acquire(const uint32_t* address) {
   asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
   return value;
 }
+__device__ inline uint32_t load_relaxed(const uint32_t* address) {
+  uint32_t value;
+  asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(value) : "l"(address));
+  return value;
+}
 __device__ inline void store_release(uint32_t* address, uint32_t value) {
   asm volatile("st.release.gpu.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
@@ -371,7 +376,8 @@ __global__ void run_on_cuda(const __grid_constant__ typename K::Params params) {
   K::run(params, shared);
 }
 
-/// For kernels whose blocks of K::kThreads are to share a multiprocessor K::kBlocksOfMultiprocessor at a time.
+/// For kernels whose blocks of K::kThreads are to share a multiprocessor K::kBlocksOfMultiprocessor at a
+/// time.
 template <typename K>
 __global__ void __launch_bounds__(K::kThreads, K::kBlocksOfMultiprocessor)
     run_bounded_on_cuda(const __grid_constant__ typename K::Params params) {

@@ -253,6 +253,10 @@ inline T atomic_compare_exchange(T* address, T expected, T value) {
 inline uint32_t load_acquire(const uint32_t* address) {
   return std::atomic_ref(*const_cast<uint32_t*>(address)).load(std::memory_order_acquire);
 }
+/// What other blocks have written, in no order with other accesses: several are under way at once.
+inline uint32_t load_relaxed(const uint32_t* address) {
+  return std::atomic_ref(*const_cast<uint32_t*>(address)).load(std::memory_order_relaxed);
+}
 inline void store_release(uint32_t* address, uint32_t value) {
   std::atomic_ref(*address).store(value, std::memory_order_release);
 }

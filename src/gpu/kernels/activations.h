@@ -2,7 +2,17 @@
 
 #include "gpu/simt.h"
 
-/// Activations of one token in a block's shared memory.
+/// In front of a loop whose values are to stay in registers.
+#ifdef __CUDACC__
+#define RL_UNROLL _Pragma("unroll")
+#define RL_PRAGMA(text) _Pragma(#text)
+#define RL_UNROLL_BY(n) RL_PRAGMA(unroll n)
+#else
+#define RL_UNROLL
+#define RL_UNROLL_BY(n)
+#endif
+
+/// Activations of one token, in a block's shared memory or, made by the kernel before, in device memory.
 ///
 /// For products with quantised weights they are rounded to 8 bits with a scale for each strip of 16 values,
 /// as on the CPU (cpu/kernels/layout.h), and to the same bits.
@@ -23,10 +33,18 @@ RL_DEVICE inline float block_sum(float value, float* scratch) {
   return total;
 }
 
-/// 1 / sqrt(mean(x^2) + eps) of x[n].
+/// 1 / sqrt(mean(x^2) + eps) of x[n], 16-byte aligned. A thread has every 256th word of four values where n is
+/// a multiple of that, else every 256th value.
 RL_DEVICE inline float rms_scale(const float* x, int n, float eps, float* scratch) {
   float sum = 0;
-  for (int i = simt::thread_index(); i < n; i += kBlockThreads) sum = simt::fma(x[i], x[i], sum);
+  if (n % 4 == 0) {
+    for (int i = 4 * simt::thread_index(); i < n; i += 4 * kBlockThreads) {
+      const auto word = *reinterpret_cast<const simt::F32x4*>(x + i);
+      for (int j = 0; j < 4; ++j) sum = simt::fma(word.v[j], word.v[j], sum);
+    }
+  } else {
+    for (int i = simt::thread_index(); i < n; i += kBlockThreads) sum = simt::fma(x[i], x[i], sum);
+  }
   return simt::reciprocal_sqrt(block_sum(sum, scratch) / static_cast<float>(n) + eps);
 }
 
@@ -45,6 +63,12 @@ struct BlockVector {
       v[k] = i < n ? *reinterpret_cast<const simt::F32x4*>(x + i) : simt::F32x4{};
     }
   }
+  RL_DEVICE void store(float* x, int n) const {
+    for (int k = 0; k < kWords; ++k) {
+      const int i = 4 * (simt::thread_index() + k * kBlockThreads);
+      if (i < n) *reinterpret_cast<simt::F32x4*>(x + i) = v[k];
+    }
+  }
   /// Multiplies by 1 / sqrt(mean of the squares + eps) and by weight.
   RL_DEVICE void rms_normalize(const BlockVector& weight, int n, float eps, float* scratch) {
     float sum = 0;
@@ -58,9 +82,20 @@ struct BlockVector {
   }
 };
 
+/// The part of a vector that a unit of N weights is multiplied with, in registers.
+template <int N>
+struct UnitActivations {
+  static constexpr int kStrips = N / 16;
+  simt::U32x4 q[kStrips];
+  float scale[kStrips];
+  float sum[kStrips];
+};
+
 class QuantizedActivations {
  public:
-  static RL_HOST_DEVICE size_t bytes(int n) { return static_cast<size_t>((n + 63) / 64 * 4) * 24; }
+  static constexpr int kStrip = 16;
+  static RL_HOST_DEVICE int strips(int n) { return (n + 63) / 64 * 4; }
+  static RL_HOST_DEVICE size_t bytes(int n) { return static_cast<size_t>(strips(n)) * 24; }
 
   /// In `memory` of bytes(n), 16-byte aligned.
   RL_DEVICE QuantizedActivations(std::byte* memory, int n)
@@ -79,27 +114,69 @@ class QuantizedActivations {
       fill_word(word, words, v);
     }
   }
-  /// The same from registers.
-  RL_DEVICE void fill(int n, const BlockVector& x) {
+  /// The same with four values at a time, value4(i) for i, i + 1, i + 2, i + 3 (zeros from n on).
+  template <typename Value4>
+  RL_DEVICE void fill_words(int n, Value4 value4) {
     const int words = strips(n) * 4;
-    for (int k = 0; k < BlockVector::kWords; ++k) {
-      if (k * kBlockThreads < words) fill_word(k * kBlockThreads + simt::thread_index(), words, x.v[k]);
+    RL_UNROLL_BY(2)
+    for (int base = 0; base < words; base += kBlockThreads) {
+      const int word = base + simt::thread_index();
+      fill_word(word, words, value4(4 * word));
     }
   }
 
-  RL_DEVICE const simt::U32x4& q(int strip) const { return q_[place(strip)]; }
-  RL_DEVICE float scale(int strip) const { return scale_[strip]; }
-  /// scale times the sum of the strip's integers
-  RL_DEVICE float sum(int strip) const { return sum_[strip]; }
+  /// One value of each thread of a warp: 16 neighbouring threads have a strip, whose last ones may be zeros
+  /// behind the end; `there`: false for all 16 where there is no such strip.
+  RL_DEVICE void put(int i, float value, bool there) {
+    const float largest = simt::warp_max<kStrip>(there ? magnitude(value) : 0.0f);
+    const bool zero = largest < 0x1p-100f;
+    const int q = simt::round_to_int(value * (zero ? 0.0f : 127.0f / largest));
+    const int sum = simt::warp_sum<kStrip>(there ? q : 0);
+    if (!there) return;
+    reinterpret_cast<uint8_t*>(q_ + place(i / kStrip))[i % kStrip] = static_cast<uint8_t>(q);
+    if (i % kStrip == 0) {
+      const float scale = zero ? 0.0f : largest / 127.0f;
+      scale_[i / kStrip] = scale;
+      sum_[i / kStrip] = scale * static_cast<float>(sum);
+    }
+  }
+
+  template <int N>
+  RL_DEVICE UnitActivations<N> unit(int number) const {
+    using Unit = UnitActivations<N>;
+    Unit out;
+    RL_UNROLL
+    for (int s = 0; s < Unit::kStrips; ++s) out.q[s] = q_[place(number * Unit::kStrips + s)];
+    if constexpr (N == 64) {
+      const simt::F32x4 scale = reinterpret_cast<const simt::F32x4*>(scale_)[number];
+      const simt::F32x4 sum = reinterpret_cast<const simt::F32x4*>(sum_)[number];
+      RL_UNROLL
+      for (int s = 0; s < 4; ++s) {
+        out.scale[s] = scale.v[s];
+        out.sum[s] = sum.v[s];
+      }
+    } else {
+      RL_UNROLL
+      for (int s = 0; s < Unit::kStrips; ++s) {
+        out.scale[s] = scale_[number * Unit::kStrips + s];
+        out.sum[s] = sum_[number * Unit::kStrips + s];
+      }
+    }
+    return out;
+  }
+
+  /// The three parts as they lie in memory: integers, scales, sums (scale times the sum of the integers).
+  RL_DEVICE simt::U32x4* integers() const { return q_; }
+  RL_DEVICE float* scales() const { return scale_; }
+  RL_DEVICE float* sums() const { return sum_; }
 
  private:
+  static RL_DEVICE float magnitude(float x) { return x < 0 ? -x : x; }
+
   /// Four values; four neighbouring threads share a strip. Called by whole warps.
   RL_DEVICE void fill_word(int word, int words, const simt::F32x4& x) {
     float largest = 0;
-    for (int i = 0; i < 4; ++i) {
-      const float magnitude = x.v[i] < 0 ? -x.v[i] : x.v[i];
-      largest = largest < magnitude ? magnitude : largest;
-    }
+    for (int i = 0; i < 4; ++i) largest = largest < magnitude(x.v[i]) ? magnitude(x.v[i]) : largest;
     largest = simt::warp_max<4>(largest);
     const bool zero = largest < 0x1p-100f;
     const float inverse = zero ? 0.0f : 127.0f / largest;
@@ -120,7 +197,6 @@ class QuantizedActivations {
     }
   }
 
-  static RL_DEVICE int strips(int n) { return (n + 63) / 64 * 4; }
   /// Where a strip's integers lie: threads that read strip s of units of 1, 2 or 4 strips find them in
   /// different banks.
   static RL_DEVICE int place(int strip) { return strip ^ ((strip >> 3) & 3); }

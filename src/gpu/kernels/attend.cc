@@ -152,21 +152,24 @@ RL_RUN void AttendCombine::run(const Params& p, Shared&) {
   const int n_heads = static_cast<int>(simt::grid_size().x), thread = simt::thread_index();
   simt::let_next_start();
   if (simt::skipped(p.skip)) return;
-  if (thread >= p.head_dim) return;
+  const bool there = thread < p.head_dim;
   const Split s = split_positions(p.step->position + token + 1, p.max_parts);
   const size_t first = (static_cast<size_t>(token) * n_heads + head) * p.max_parts;
   float max = kNoScore, total = 0, sum = 0;
+  RL_UNROLL_BY(8)
   for (int i = 0; i < s.parts; ++i) {
     const PartFactors f = join(max, p.part_max[first + i]);
     total = simt::fma(p.part_sum[first + i], f.part, total * f.before);
-    sum = simt::fma(p.part_values[(first + i) * p.head_dim + thread], f.part, sum * f.before);
+    if (there) sum = simt::fma(p.part_values[(first + i) * p.head_dim + thread], f.part, sum * f.before);
   }
   float out = sum / total;
-  if (p.gate != nullptr) {
+  if (there && p.gate != nullptr) {
     out *= sigmoid(p.gate[static_cast<size_t>(token) * p.gate_stride +
                           static_cast<size_t>(head) * p.gate_head_stride + thread]);
   }
-  p.core[static_cast<size_t>(token) * p.core_stride + head * p.head_dim + thread] = out;
+  const int width = n_heads * p.head_dim, at = head * p.head_dim + thread;
+  if (there) p.core[static_cast<size_t>(token) * width + at] = out;
+  QuantizedActivations(p.rounded + token * QuantizedActivations::bytes(width), width).put(at, out, there);
 }
 
 RL_KERNEL(Attend);

@@ -58,13 +58,13 @@ struct AttendCombine {
     const float* part_max;
     const float* part_sum;
     const float* part_values;
-    const float* gate;  // [n_tokens][gate_stride], head h at h * gate_head_stride; nullptr: none
-    float* core;        // [n_tokens][core_stride]: [n_heads][head_dim]
+    const float* gate;   // [n_tokens][gate_stride], head h at h * gate_head_stride; nullptr: none
+    float* core;         // [n_tokens][n_heads][head_dim]
+    std::byte* rounded;  // [n_tokens][rounded_bytes(n_heads * head_dim)]
     const Step* step;
     int max_parts;
     int gate_stride, gate_head_stride;
-    int core_stride;
-    int head_dim;
+    int head_dim;                    // a multiple of 16
     const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;

@@ -8,12 +8,6 @@
 #else
 #define RL_NOINLINE __attribute__((noinline))
 #endif
-/// In front of a loop whose values are to stay in registers.
-#ifdef __CUDACC__
-#define RL_UNROLL _Pragma("unroll")
-#else
-#define RL_UNROLL
-#endif
 
 /// What the kernels of a forward pass have in common; for kernels only.
 namespace redlite::gpu {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "gpu/codebooks.h"
 #include "gpu/planes.h"
 #include "quant/type.h"
 
@@ -11,12 +10,48 @@ struct DeviceMatrix {
   PlaneMatrix planes;
   uint32_t row_bytes[kMaxPlanes] = {};  ///< of a row in each plane; 0: the type has no such plane
   quant::Type type = quant::Type::F32;
-  int lanes = 1;  ///< threads that share a row: matvec_lanes() in gpu/matrix.h
+  int lanes = 1;     ///< threads that share a row: as many as it has units, at most a warp
+  int segments = 1;  ///< of the columns, each for another warp: 32 units
 };
 
 DeviceMatrix device_matrix(quant::Type type, int rows, int cols, const std::byte* data);
 
-/// Bytes of shared memory for a vector of n values as a kernel multiplies with it (Activations in rows.h).
-size_t activation_bytes(int n);
+/// Rows that a warp has at once, and those that all warps of a block have if each has one group of them.
+int rows_of_warp(const DeviceMatrix& m);
+int rows_of_step(const DeviceMatrix& m);
+
+/// Bytes at the beginning of the dynamic shared memory of a block that multiplies, for ProductBlock.
+inline constexpr uint32_t kProductHeader = 640;
+
+/// What lies where behind them: the vectors as integers, then as
+/// floats, the weights of a norm, sums of rows, codebooks of up to two types.
+struct ProductLayout {
+  uint32_t vector_bytes;  ///< from one vector's integers to the next one's
+  uint32_t floats_at;
+  uint32_t float_bytes;  ///< from one vector's floats to the next one's
+  uint32_t weights_at;   ///< of a norm
+  uint32_t sums_at;
+  uint32_t books_at[2];
+  uint32_t bytes;  ///< of all, with the header
+};
+
+struct ProductNeeds {
+  int n_vectors = 1;
+  int n = 0;       ///< of a vector
+  int n_sums = 0;  ///< floats
+  bool floats = false, integers = false;
+  bool norm = false;         ///< the vector is normalised
+  size_t books[2] = {0, 0};  ///< book_bytes() of the types that a block has
+};
+ProductLayout product_layout(const ProductNeeds& needs);
+
+/// True if a matrix of this type is multiplied with floats, false: with integers of 8 bits.
+RL_HOST_DEVICE constexpr bool takes_floats(quant::Type type) {
+  return type == quant::Type::F32 || type == quant::Type::F16 || type == quant::Type::BF16;
+}
+size_t book_bytes(quant::Type type);
+
+/// Bytes of a vector of n values rounded to 8 bits (QuantizedActivations).
+size_t rounded_bytes(int n);
 
 }  // namespace redlite::gpu

@@ -1,7 +1,9 @@
 #pragma once
 
+#include "gpu/codebooks.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/device_matrix.h"
+#include "gpu/kernels/step.h"
 
 namespace redlite::gpu {
 
@@ -22,47 +24,56 @@ struct LayerExperts {
   RL_HOST_DEVICE int n_all() const { return n_used + (has_shared ? 1 : 0); }
 };
 
-/// hidden = SiLU(gate * input) . (up * input), for each token, of its selected experts and the shared one.
-/// Grid: {rows / kRows, n_all, n_tokens}.
+/// hidden = SiLU(gate * input) . (up * input), for each token, of its selected experts and the shared one, as
+/// floats and rounded to 8 bits. Grid: {blocks(), n_all, n_tokens}.
 struct ExpertsGateUp {
   static constexpr const char* kName = "experts_gate_up";
-  static constexpr int kRows = 16;  ///< of a block
+  static constexpr int kThreads = kStepThreads, kBlocksOfMultiprocessor = 3;
+  static constexpr int kRows = 16;  ///< of a block: a strip of what is rounded
   struct Params {
     LayerExperts experts;
-    const float* input;    // [n_tokens][n]
-    const int32_t* slots;  // [n_tokens][n_used]
-    float* hidden;         // [n_tokens][n_all][hidden_stride]
+    const float* input;         // [n_tokens][n]
+    const std::byte* rounded;   // [n_tokens][rounded_bytes(n)]
+    const int32_t* slots;       // [n_tokens][n_used]
+    float* hidden;              // [n_tokens][n_all][hidden_stride]
+    std::byte* hidden_rounded;  // [n_tokens][n_all][rounded_bytes(hidden_stride)]
     const Codebooks* codebooks;
     int hidden_stride;
     int n;
+    ProductLayout layout;
     const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);
   static uint32_t blocks(int rows) { return static_cast<uint32_t>((rows + kRows - 1) / kRows); }
+  static ProductLayout layout(const LayerExperts& experts, int n);
 };
 
 /// residual += the sum, in the router's order, of share * (down * hidden), the shared expert last. Grid:
-/// {n / kRows, n_tokens}.
+/// {blocks(), n_tokens}.
 struct ExpertsDown {
   static constexpr const char* kName = "experts_down";
-  static constexpr int kRows = 16;        ///< of a block
+  static constexpr int kThreads = kStepThreads, kBlocksOfMultiprocessor = 3;
+  static constexpr int kRows = 8;         ///< of a block
   static constexpr int kMaxExperts = 32;  ///< n_all
   struct Params {
     LayerExperts experts;
-    const float* hidden;   // [n_tokens][n_all][hidden_stride]
-    const int32_t* slots;  // [n_tokens][n_used]
-    const float* shares;   // [n_tokens][n_all]
-    float* residual;       // [n_tokens][n]
-    float* shown;          // [n_tokens][n], what is added, for a tap; nullptr: nobody looks
+    const float* hidden;              // [n_tokens][n_all][hidden_stride]
+    const std::byte* hidden_rounded;  // [n_tokens][n_all][rounded_bytes(hidden_stride)]
+    const int32_t* slots;             // [n_tokens][n_used]
+    const float* shares;              // [n_tokens][n_all]
+    float* residual;                  // [n_tokens][n]
+    float* shown;                     // [n_tokens][n], what is added, for a tap; nullptr: nobody looks
     const Codebooks* codebooks;
     int hidden_stride;
     int n;
+    ProductLayout layout;
     const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);
   static uint32_t blocks(int rows) { return static_cast<uint32_t>((rows + kRows - 1) / kRows); }
+  static ProductLayout layout(const LayerExperts& experts, int hidden_stride);
 };
 
 }  // namespace redlite::gpu

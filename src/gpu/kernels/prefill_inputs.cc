@@ -7,6 +7,7 @@ namespace redlite::gpu {
 
 struct PrefillInput::Shared {
   float sums[kBlockWarps];
+  float factors[kMaxHeads];  // GatedNorm: of the heads
 };
 struct PrefillHidden::Shared {};
 struct PrefillSum::Shared {};
@@ -43,12 +44,12 @@ RL_DEVICE inline QuantizedWord quantize_word(const simt::F32x4& x) {
 }
 
 RL_DEVICE inline void store_word(const QuantizedRows& to, size_t row, int word,
-                                 const QuantizedWord& quantized) {
+                                 const QuantizedWord& quantized, float factor = 1) {
   const size_t strip = row * static_cast<size_t>(to.strips) + static_cast<size_t>(word / 4);
   to.q[4 * strip + static_cast<size_t>(word % 4)] = quantized.q;
   if (word % 4 == 0) {
-    to.scale[strip] = quantized.scale;
-    to.sum[strip] = quantized.sum;
+    to.scale[strip] = quantized.scale * factor;
+    to.sum[strip] = quantized.sum * factor;
   }
 }
 
@@ -57,14 +58,14 @@ RL_DEVICE inline void store_word(const QuantizedRows& to, size_t row, int word,
 RL_RUN void PrefillInput::run(const Params& p, Shared& shared) {
   const int token = static_cast<int>(simt::block_index().x);
   const int thread = simt::thread_index(), lane = simt::lane_index();
-  const ProjectInput& in = p.input;
+  const PrefillSource& in = p.input;
   simt::let_next_start();
   simt::wait_for_previous();
   float* x = simt::dynamic_shared<float>();  // [n]
   const float* from = in.x + static_cast<size_t>(token) * static_cast<size_t>(in.n);
-  if (in.kind == ProjectInput::Kind::Plain) {
+  if (in.kind == PrefillSource::Kind::Plain) {
     for (int i = thread; i < in.n; i += kBlockThreads) x[i] = from[i];
-  } else if (in.kind == ProjectInput::Kind::Norm) {
+  } else if (in.kind == PrefillSource::Kind::Norm) {
     const float scale = rms_scale(from, in.n, in.eps, shared.sums);
     for (int i = thread; i < in.n; i += kBlockThreads) x[i] = from[i] * scale * in.weight[i];
   } else {
@@ -72,18 +73,25 @@ RL_RUN void PrefillInput::run(const Params& p, Shared& shared) {
     for (int head = simt::warp_index(); head < in.n / in.dim; head += kBlockWarps) {
       const float* o = from + head * in.dim;
       const float* z = proj + in.heads[head].z;
+      // In parts, as the blocks of DeltaStep have them.
       float squares = 0;
-      for (int i = lane; i < in.dim; i += simt::kWarpSize) squares = simt::fma(o[i], o[i], squares);
-      squares = simt::warp_sum(squares);
-      const float scale = simt::reciprocal_sqrt(squares / static_cast<float>(in.dim) + in.eps);
-      for (int i = lane; i < in.dim; i += simt::kWarpSize)
-        x[head * in.dim + i] = o[i] * scale * in.weight[i] * silu(z[i]);
+      for (int first = 0; first < in.dim; first += DeltaStep::kColumns) {
+        const int i = first + lane;
+        const float value = i < in.dim ? o[i] : 0;
+        squares += simt::warp_sum(value * value);
+        if (i < in.dim) x[head * in.dim + i] = value * in.weight[i] * silu(z[i]);
+      }
+      if (lane == 0)
+        shared.factors[head] = simt::reciprocal_sqrt(squares / static_cast<float>(in.dim) + in.eps);
     }
   }
   simt::sync_block();
+  const bool gated = in.kind == PrefillSource::Kind::GatedNorm;
+  const auto factor = [&](int i) { return gated && i < in.n ? shared.factors[i / in.dim] : 1.0f; };
   if (p.floats != nullptr) {
     for (int i = thread; i < in.n; i += kBlockThreads)
-      p.floats[static_cast<size_t>(token) * static_cast<size_t>(in.n) + static_cast<size_t>(i)] = x[i];
+      p.floats[static_cast<size_t>(token) * static_cast<size_t>(in.n) + static_cast<size_t>(i)] =
+          gated ? x[i] * factor(i) : x[i];
   }
   const int words = 4 * p.rounded.strips;
   for (int base = 0; base < words; base += kBlockThreads) {
@@ -91,7 +99,7 @@ RL_RUN void PrefillInput::run(const Params& p, Shared& shared) {
     simt::F32x4 v;
     for (int i = 0; i < 4; ++i) v.v[i] = 4 * word + i < in.n ? x[4 * word + i] : 0.0f;
     const QuantizedWord quantized = quantize_word(v);
-    if (word < words) store_word(p.rounded, static_cast<size_t>(token), word, quantized);
+    if (word < words) store_word(p.rounded, static_cast<size_t>(token), word, quantized, factor(4 * word));
   }
 }
 

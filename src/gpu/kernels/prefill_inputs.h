@@ -2,16 +2,35 @@
 
 #include "gpu/kernel.h"
 #include "gpu/kernels/prefill_product.h"
-#include "gpu/kernels/project.h"
 
 namespace redlite::gpu {
 
-/// Makes the input of products with many tokens: what `project` makes anew in each of its blocks for one
-/// token (ProjectInput), as floats and rounded to 8 bits. Grid: {n_tokens}.
+/// What the input of products with many tokens is made of; row t is token t's.
+struct PrefillSource {
+  enum class Kind : uint8_t {
+    Plain,      ///< x
+    Norm,       ///< the RMS norm of x, times weight
+    GatedNorm,  ///< the RMS norm of each head of x, times weight and SiLU(z)
+  };
+  Kind kind = Kind::Plain;
+  const float* x = nullptr;  ///< [n_tokens][n]
+  int n = 0;
+  const float* weight = nullptr;  ///< Norm: [n]; GatedNorm: [dim]
+  float eps = 0;
+  int dim = 0;                  ///< GatedNorm: of a head
+  const float* proj = nullptr;  ///< GatedNorm: [n_tokens][proj_stride], z of a head at heads[head].z
+  const struct DeltaHead* heads = nullptr;  ///< GatedNorm
+  int proj_stride = 0;
+};
+
+/// Makes the input of products with many tokens, as floats and rounded to 8 bits, as it comes about for one
+/// token: GatedNorm is rounded without the norm, by which scales and sums are multiplied then. Grid:
+/// {n_tokens}.
 struct PrefillInput {
   static constexpr const char* kName = "prefill_input";
+  static constexpr int kMaxHeads = 512;
   struct Params {
-    ProjectInput input;
+    PrefillSource input;
     float* floats;  // [n_tokens][input.n]; nullptr: nobody needs them
     QuantizedRows rounded;
   };

@@ -1,13 +1,12 @@
 #include "gpu/kernels/prefill_product.h"
 
 #include "gpu/kernels/block.h"
-#include "gpu/kernels/dot.h"
 #include "gpu/kernels/units.h"
 
 namespace redlite::gpu {
 
-template <int kLeafQuads, bool kHasMin>
-struct PrefillProduct<kLeafQuads, kHasMin>::Shared {
+template <int kUnitStrips, bool kHasMin>
+struct PrefillProduct<kUnitStrips, kHasMin>::Shared {
   PlaneMatrix w;  // of the tile's expert
   int input_row[kTileTokens];
   int output_row[kTileTokens];
@@ -20,10 +19,9 @@ constexpr int kMaxLevels = 12;  // of sums of slabs
 
 /// The unit at `slot` of a row's order; -1: there is none.
 RL_DEVICE inline int unit_at(const ProductOrder& order, int slot) {
-  const int leaf = slot >> order.log_depth, depth = slot & ((1 << order.log_depth) - 1);
-  if (leaf >> order.log_lanes != 0) return -1;
+  const int segment = slot >> order.log_lanes, leaf = slot & ((1 << order.log_lanes) - 1);
   const uint32_t lane = simt::reverse_bits(static_cast<uint32_t>(leaf)) >> 1 >> (31 - order.log_lanes);
-  const int unit = static_cast<int>(lane) + (depth << order.log_lanes);
+  const int unit = static_cast<int>(lane) + (segment << order.log_lanes);
   return unit < order.units ? unit : -1;
 }
 
@@ -64,7 +62,7 @@ RL_NOINLINE static RL_DEVICE void unpack_quad(const PlaneMatrix& w, const Produc
 template <quant::Type T, bool kHasMin>
 RL_DEVICE inline void unpack_if(const PlaneMatrix& w, const ProductOrder& order, int row, int quad,
                                 const Codebooks* books, uint8_t* q, float* scale, float* min) {
-  if constexpr (!kIsFloat<T>) {
+  if constexpr (!takes_floats(T)) {
     static_assert(Unit<T>::kHasMin == has_min(T));
     if constexpr (has_min(T) == kHasMin) unpack_quad<T>(w, order, row, quad, books, q, scale, min);
   }
@@ -177,52 +175,43 @@ RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad
   }
 }
 
-/// The sum of a slab, or with kLeafQuads = 4 of the lane's part in it, on top of `sums`.
-template <int kLeafQuads, bool kHasMin>
-RL_DEVICE inline void multiply_slab(const PrefillSlab<kHasMin>& slab, int row, int tile, int n_tiles,
-                                    Sums& sums) {
-  if constexpr (kLeafQuads == 4) {
+/// The sum of a slab.
+template <int kUnitStrips, bool kHasMin>
+RL_DEVICE inline Sums multiply_slab(const PrefillSlab<kHasMin>& slab, int row, int tile, int n_tiles) {
+  Sums sums{};
+  RL_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    Sums both{};
     RL_UNROLL
-    for (int quad = 0; quad < 4; ++quad) multiply_strips<0, 4>(slab, quad, row, tile, n_tiles, sums);
-  } else {
-    RL_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      Sums both{};
-      if constexpr (kLeafQuads == 2) {
-        multiply_strips<0, 4>(slab, 2 * half, row, tile, n_tiles, both);
-        multiply_strips<0, 4>(slab, 2 * half + 1, row, tile, n_tiles, both);
+    for (int q = 0; q < 2; ++q) {
+      Sums one{};
+      if constexpr (kUnitStrips == 4) {
+        multiply_strips<0, 4>(slab, 2 * half + q, row, tile, n_tiles, one);
       } else {
-        RL_UNROLL
-        for (int q = 0; q < 2; ++q) {
-          Sums one{};
-          if constexpr (kLeafQuads == 1) {
-            multiply_strips<0, 4>(slab, 2 * half + q, row, tile, n_tiles, one);
-          } else {
-            multiply_strips<0, 2>(slab, 2 * half + q, row, tile, n_tiles, one);
-            Sums second{};
-            multiply_strips<2, 4>(slab, 2 * half + q, row, tile, n_tiles, second);
-            add(one, second);
-          }
-          if (q == 0) {
-            both = one;
-          } else {
-            add(both, one);
-          }
-        }
+        multiply_strips<0, 2>(slab, 2 * half + q, row, tile, n_tiles, one);
+        Sums second{};
+        multiply_strips<2, 4>(slab, 2 * half + q, row, tile, n_tiles, second);
+        add(one, second);
       }
-      if (half == 0) {
-        sums = both;
+      if (q == 0) {
+        both = one;
       } else {
-        add(sums, both);
+        add(both, one);
       }
     }
+    if (half == 0) {
+      sums = both;
+    } else {
+      add(sums, both);
+    }
   }
+  return sums;
 }
 
 }  // namespace
 
-template <int kLeafQuads, bool kHasMin>
-RL_RUN void PrefillProduct<kLeafQuads, kHasMin>::run(const Params& p, Shared& shared) {
+template <int kUnitStrips, bool kHasMin>
+RL_RUN void PrefillProduct<kUnitStrips, kHasMin>::run(const Params& p, Shared& shared) {
   using Slab = PrefillSlab<kHasMin>;
   const int thread = simt::thread_index(), warp = simt::warp_index(), lane = simt::lane_index();
   const int first_row = static_cast<int>(simt::block_index().x) * kRows;
@@ -249,7 +238,6 @@ RL_RUN void PrefillProduct<kLeafQuads, kHasMin>::run(const Params& p, Shared& sh
   // A warp has 16 rows and every second tile of 8 tokens.
   const int row = 16 * (warp / 2), half = warp % 2;
   const int n_tiles = ((tile.count + 7) / 8 - half + 1) / 2;
-  const int leaf_slabs = p.order.leaf_slabs();
   Sums stack[kMaxLevels];
   Sums sums{};
   fetch_slab(p, shared.input_row, 0, slabs[0]);
@@ -265,20 +253,15 @@ RL_RUN void PrefillProduct<kLeafQuads, kHasMin>::run(const Params& p, Shared& sh
       simt::copy_commit();
     }
     if (next && warp < kBlockWarps / 2) unpack_slab(p, shared.w, first_row, i + 1, books, slabs[(i + 1) % 2]);
-    multiply_slab<kLeafQuads>(slabs[i % 2], row, half, n_tiles, sums);
-    if ((i + 1) % leaf_slabs == 0) {
-      // `sums` joins the sums of as many lanes that wait for it.
-      int level = 0;
-      for (int leaf = i / leaf_slabs; leaf % 2 == 1; leaf /= 2) {
-        Sums before = stack[level++];
-        add(before, sums);
-        sums = before;
-      }
-      if (next) {
-        stack[level] = sums;
-        sums = {};
-      }
+    sums = multiply_slab<kUnitStrips>(slabs[i % 2], row, half, n_tiles);
+    // They join the sums of as many slabs that wait for them.
+    int level = 0;
+    for (int before = i; before % 2 == 1; before /= 2) {
+      Sums joined = stack[level++];
+      add(joined, sums);
+      sums = joined;
     }
+    if (next) stack[level] = sums;
     if (next && warp >= kBlockWarps / 2)
       unpack_slab(p, shared.w, first_row, i + 1, books, slabs[(i + 1) % 2]);
   }
@@ -298,10 +281,6 @@ RL_RUN void PrefillProduct<kLeafQuads, kHasMin>::run(const Params& p, Shared& sh
   }
 }
 
-RL_KERNEL(PrefillProduct<0, false>);
-RL_KERNEL(PrefillProduct<0, true>);
-RL_KERNEL(PrefillProduct<1, false>);
-RL_KERNEL(PrefillProduct<1, true>);
 RL_KERNEL(PrefillProduct<2, false>);
 RL_KERNEL(PrefillProduct<2, true>);
 RL_KERNEL(PrefillProduct<4, false>);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "gpu/codebooks.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/device_matrix.h"
 #include "gpu/kernels/prefill_tiles.h"
@@ -16,25 +17,18 @@ struct QuantizedRows {
 };
 
 /// In which order a row of the weights goes through the tensor cores so that its sum has the order of the
-/// products of decode (dot.h): there a thread of `lanes` takes units lane, lane + lanes, ... one after
-/// another, and the threads' sums are folded in halves. Here one thread has all of them: the lanes' sums come
-/// with the bits of their numbers reversed, so that folding always joins the two latest sums of equal weight.
+/// products of decode (multiply.h): there `lanes` threads have a unit each, their sums are folded in halves,
+/// and so are then, from the first on, the sums of the segments of so many units. Here one thread has all of
+/// them: a segment's units come with the bits of their numbers reversed, so that folding always joins the two
+/// latest sums of equal weight.
 ///
 /// A slab is 16 strips in that order; what is missing (units beyond the row, lanes without a unit) is zero,
 /// which changes no sum.
 struct ProductOrder {
   int log_lanes = 0;
-  int log_depth = 0;        ///< units of a lane, rounded up to a power of two
   int log_unit_strips = 0;  ///< strips of a unit: 4 or 2
   int units = 0;            ///< of a row
   int slabs = 0;            ///< of a row
-
-  int log_leaf_strips() const { return log_depth + log_unit_strips; }
-  /// Slabs that a lane's sum takes, 1 if it takes less.
-  RL_HOST_DEVICE int leaf_slabs() const {
-    const int log_strips = log_depth + log_unit_strips;
-    return log_strips > 4 ? 1 << (log_strips - 4) : 1;
-  }
 };
 
 /// True for the types whose units have a min for each strip besides the scale (units.h).
@@ -57,9 +51,8 @@ struct PrefillProductParams {
 /// and the sums of floats have ProductOrder. Grid: {row_blocks(), tiles}. Dynamic shared memory:
 /// shared_bytes().
 ///
-/// kLeafQuads: quads of strips (a quarter of a slab) that make up a lane's sum: 0 for half a quad, 1, 2, or 4
-/// for one slab or more.
-template <int kLeafQuads, bool kHasMin>
+/// kUnitStrips: strips of a unit, 2 or 4.
+template <int kUnitStrips, bool kHasMin>
 struct PrefillProduct {
   static constexpr const char* kName = "prefill_product";
   static constexpr int kThreads = 256;

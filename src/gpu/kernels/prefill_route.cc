@@ -1,56 +1,37 @@
 #include "gpu/kernels/prefill_route.h"
 
 #include "gpu/kernels/block.h"
-#include "gpu/kernels/router_key.h"
-#include "model/router.h"
+#include "gpu/kernels/select.h"
 
 namespace redlite::gpu {
 
-struct PrefillSelect::Shared {};
+struct PrefillSelect::Shared {
+  Selection selections[kTokens];
+};
 struct PrefillSort::Shared {
   int count[kMaxExperts];  // of each expert
   int next[kMaxExperts];   // place of its next selection
   int places[kThreads / 32], tiles[kThreads / 32];
 };
 
-RL_RUN void PrefillSelect::run(const Params& p, Shared&) {
+RL_RUN void PrefillSelect::run(const Params& p, Shared& shared) {
   const int lane = simt::lane_index(), warp = simt::warp_index();
   const int token = static_cast<int>(simt::block_index().x * kTokens) + warp;
   simt::let_next_start();
   simt::wait_for_previous();
   if (token >= p.n_tokens) return;
-  const float* from = p.logits + static_cast<size_t>(token) * static_cast<size_t>(p.n_rows);
-  float* logits = simt::dynamic_shared<float>() + 2 * warp * p.n_experts;
-  float* exponentials = logits + p.n_experts;
-  for (int i = lane; i < p.n_experts; i += simt::kWarpSize) logits[i] = from[i];
-  simt::sync_warp();
-
-  // Lane i keeps the i-th best.
-  uint64_t mine = best_of_lane(logits, p.n_experts, ~uint64_t{0});
-  int32_t id = 0;
-  for (int i = 0; i < p.n_used; ++i) {
-    const uint64_t best = simt::warp_max(mine);
-    if (mine == best) mine = best_of_lane(logits, p.n_experts, best);
-    if (lane == i) id = expert_of_key(best);
-  }
-  const float largest = logits[simt::shuffle(id, 0)];
-  for (int i = lane; i < p.n_experts; i += simt::kWarpSize)
-    exponentials[i] = model::router_exp(logits[i] - largest);
-  simt::sync_warp();
-  // Every lane adds all of them up, in their order.
-  float total = 0;
-  for (int i = 0; i < p.n_experts; ++i) total += exponentials[i];
-  const float share = lane < p.n_used ? exponentials[id] / total : 0;
-  float sum = 0;
-  for (int i = 0; i < p.n_used; ++i) sum += simt::shuffle(share, i);
-  if (sum < 0x1p-14f) sum = 0x1p-14f;
+  const float* logits = p.logits + static_cast<size_t>(token) * static_cast<size_t>(p.n_rows);
+  Selection& selection = shared.selections[warp];
+  select(logits, p.n_experts, p.n_used, simt::dynamic_shared<uint64_t>() + warp * p.n_experts, selection);
+  const float share = share_of(selection, p.n_used, p.scale);
   const int n_shares = p.n_used + p.n_rows - p.n_experts;
   float* shares = p.shares + static_cast<size_t>(token) * static_cast<size_t>(n_shares);
   if (lane < p.n_used) {
-    p.ids[static_cast<size_t>(token) * static_cast<size_t>(p.n_used) + static_cast<size_t>(lane)] = id;
-    shares[lane] = share / sum * p.scale;
+    p.ids[static_cast<size_t>(token) * static_cast<size_t>(p.n_used) + static_cast<size_t>(lane)] =
+        selection.ids[lane];
+    shares[lane] = share;
   } else if (lane == p.n_used && n_shares > p.n_used) {
-    shares[lane] = sigmoid(from[p.n_experts]);
+    shares[lane] = sigmoid(logits[p.n_experts]);
   }
 }
 

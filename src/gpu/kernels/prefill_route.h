@@ -23,7 +23,7 @@ struct PrefillSelect {
   static constexpr uint32_t kTokens = 8;  ///< of a block
   static uint32_t blocks(int n_tokens) { return (static_cast<uint32_t>(n_tokens) + kTokens - 1) / kTokens; }
   static size_t dynamic_shared(int n_experts) {
-    return sizeof(float) * 2 * kTokens * static_cast<size_t>(n_experts);
+    return sizeof(uint64_t) * kTokens * static_cast<size_t>(n_experts);
   }
 };
 

@@ -1,191 +1,209 @@
 // The kernels that multiply with weights, in one file: what they have in common, the products of 23 types, is
 // compiled once.
-#include "gpu/kernels/block.h"
-#include "gpu/kernels/delta_step.h"
 #include "gpu/kernels/experts.h"
+#include "gpu/kernels/multiply.h"
 #include "gpu/kernels/project.h"
-#include "gpu/kernels/rows.h"
 
 namespace redlite::gpu {
 
 struct Project::Shared {
-  float sums[kBlockWarps];
-  float rows[kMaxTileRows];
+  float before[kBlockThreads];
 };
-struct ExpertsGateUp::Shared {
-  float gate[kRows], up[kRows];
-};
+struct ExpertsGateUp::Shared {};
 struct ExpertsDown::Shared {
-  float parts[kMaxExperts][kRows];
+  float shares[kMaxExperts];
+  float before[kRows];
 };
-
-namespace {
-
-/// The input of a token into shared memory.
-RL_DEVICE void load(const ProjectInput& in, int token, float* x, float* scratch) {
-  const size_t at = static_cast<size_t>(token) * in.n;
-  const float* from = in.x + at;
-  const int thread = simt::thread_index(), lane = simt::lane_index();
-  if (in.kind == ProjectInput::Kind::Plain) {
-    for (int i = thread; i < in.n; i += kBlockThreads) x[i] = from[i];
-  } else if (in.kind == ProjectInput::Kind::Norm) {
-    const float scale = rms_scale(from, in.n, in.eps, scratch);
-    for (int i = thread; i < in.n; i += kBlockThreads) {
-      x[i] = from[i] * scale * in.weight[i];
-      if (in.shown != nullptr && simt::block_index().x == 0) in.shown[at + i] = x[i];
-    }
-  } else {
-    const float* proj = in.proj + static_cast<size_t>(token) * in.proj_stride;
-    for (int head = simt::warp_index(); head < in.n / in.dim; head += kBlockWarps) {
-      const float* o = from + head * in.dim;
-      const float* z = proj + in.heads[head].z;
-      float squares = 0;
-      for (int i = lane; i < in.dim; i += simt::kWarpSize) squares = simt::fma(o[i], o[i], squares);
-      squares = simt::warp_sum(squares);
-      const float scale = simt::reciprocal_sqrt(squares / static_cast<float>(in.dim) + in.eps);
-      for (int i = lane; i < in.dim; i += simt::kWarpSize)
-        x[head * in.dim + i] = o[i] * scale * in.weight[i] * silu(z[i]);
-    }
-  }
-}
-
-}  // namespace
 
 RL_RUN void Project::run(const Params& p, Shared& shared) {
-  const int token = static_cast<int>(simt::block_index().y);
-  const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
+  const int token = static_cast<int>(simt::block_index().y), block = static_cast<int>(simt::block_index().x);
+  const int thread = simt::thread_index();
   simt::let_next_start();
-  // The first weights are on their way while the kernel before ends.
-  int tile = static_cast<int>(simt::block_index().x), part = 0;
-  while (part + 1 < p.n_parts && tile >= p.parts[part + 1].first_tile) ++part;
-  if (thread < kMaxPlanes)
-    prefetch_rows(p.parts[part].matrix, thread, (tile - p.parts[part].first_tile) * p.tile_rows, p.tile_rows);
-  if (simt::skipped(p.skip)) return;
-
-  Activations x(simt::dynamic_shared<std::byte>(), p.input.n);
-  load(p.input, token, x.values, shared.sums);
-  simt::sync_block();
-  x.quantize();
-  simt::sync_block();
-
-  const size_t y_row = static_cast<size_t>(token) * p.y_stride;
-  const int n = p.tile_rows / kBlockWarps;
-  for (; tile < p.n_tiles; tile += static_cast<int>(simt::grid_size().x)) {
-    while (part + 1 < p.n_parts && tile >= p.parts[part + 1].first_tile) ++part;
-    const ProjectPart& at = p.parts[part];
-    const int first = (tile - at.first_tile) * p.tile_rows + warp * n;
-    float* rows = shared.rows + warp * n;
-    multiply_rows(at.matrix, first, n, x, p.codebooks, rows);
-    simt::sync_warp();
-    if (lane < n && first + lane < at.matrix.planes.rows) {
-      const size_t i = y_row + at.out + first + lane;
-      if (p.y != nullptr) p.y[i] = rows[lane];
-      if (p.residual != nullptr) p.residual[i] += rows[lane];
+  int part = 0;
+  while (part + 1 < p.n_parts && block >= p.parts[part + 1].first_block) ++part;
+  const ProjectPart& at = p.parts[part];
+  const int first = (block - at.first_block) * at.block_rows;
+  const int rows = at.matrix.planes.rows - first < at.block_rows ? at.matrix.planes.rows - first : at.block_rows;
+  const auto row = static_cast<size_t>(token);
+  const size_t y_first = row * p.y_stride + at.out + first;
+  if (thread == 0) {
+    RowJob& job = product_block().jobs[0];
+    job.matrix = at.matrix;
+    job.slots = nullptr;
+    job.n_matrices = 1;
+    job.first = first;
+    job.end = first + rows;
+    job.first_warp = job.first_book_warp = 0;
+    job.warps = job.book_warps = kBlockWarps;
+    job.vector = job.vector_step = 0;
+    job.sums_at = p.layout.sums_at;
+    job.books_at = p.layout.books_at[0];
+    BlockInput& in = product_block().input;
+    in = {};
+    in.skip = p.skip;
+    in.layout = p.layout;
+    in.codebooks = p.codebooks;
+    in.n_vectors = 1;
+    in.n = p.input.n;
+    in.floats = takes_floats(at.matrix.type);
+    in.quantized = !in.floats;
+    in.x = p.input.x + row * p.input.n;
+    in.weight = p.input.weight;
+    in.eps = p.input.eps;
+    if (p.input.shown != nullptr && block == 0) in.shown = p.input.shown + row * p.input.n;
+    in.rounded = p.input.rounded + row * p.layout.vector_bytes;
+    if (p.input.squares != nullptr) {
+      in.dim = p.input.dim;
+      in.n_squares = p.input.n_squares;
+      in.squares = p.input.squares + row * (p.input.n / p.input.dim) * p.input.n_squares;
     }
-    simt::sync_warp();
+    if (p.residual != nullptr) in.extras[0] = {p.residual + y_first, shared.before, rows};
+  }
+  simt::sync_block();
+  if (!multiply(0)) return;
+  simt::sync_block();
+  const auto* sums = reinterpret_cast<const float*>(simt::dynamic_shared<std::byte>() + p.layout.sums_at);
+  for (int i = thread; i < rows; i += kBlockThreads) {
+    const float sum = row_sum(at.matrix, sums, 1, rows, 0, i);
+    if (p.y != nullptr) p.y[y_first + i] = sum;
+    if (p.residual != nullptr) p.residual[y_first + i] = shared.before[i] + sum;
   }
 }
 
-namespace {
-
-/// A matrix of the expert in `slot`, from that of slot 0.
-RL_DEVICE DeviceMatrix in_slot(const DeviceMatrix& m, const LayerExperts& experts, int slot) {
-  DeviceMatrix out = m;
-  out.planes.data += experts.slot_bytes * static_cast<uint64_t>(slot);
-  return out;
-}
-
-}  // namespace
-
-RL_RUN void ExpertsGateUp::run(const Params& p, Shared& shared) {
+RL_RUN void ExpertsGateUp::run(const Params& p, Shared&) {
   const int first = static_cast<int>(simt::block_index().x) * kRows;
-  const int number = static_cast<int>(simt::block_index().y), token = static_cast<int>(simt::block_index().z);
-  const int thread = simt::thread_index(), warp = simt::warp_index();
-  if (simt::skipped(p.skip)) return;
-  simt::let_next_start();  // only now: ExpertsDown looks at the slots before it waits
-
+  // The shared expert first: its weights need not wait for the router.
+  const int number = p.experts.n_all() - 1 - static_cast<int>(simt::block_index().y);
+  const int token = static_cast<int>(simt::block_index().z), warp = simt::warp_index();
   const bool routed = number < p.experts.n_used;
-  const int slot = routed ? p.slots[token * p.experts.n_used + number] : 0;
   const ExpertMatrices& matrices = routed ? p.experts.slot : p.experts.shared;
-  const DeviceMatrix gate = in_slot(matrices.gate, p.experts, slot),
-                     up = in_slot(matrices.up, p.experts, slot);
-  if (first >= gate.planes.rows) return;
-
-  Activations x(simt::dynamic_shared<std::byte>(), p.n);
-  const float* from = p.input + static_cast<size_t>(token) * p.n;
-  for (int i = thread; i < p.n; i += kBlockThreads) x.values[i] = from[i];
-  simt::sync_block();
-  x.quantize();
-  simt::sync_block();
+  const int ff = matrices.gate.planes.rows;
+  const int rows = ff - first < kRows ? ff - first : kRows;
+  if (rows <= 0) {
+    simt::wait_for_previous();
+    return;
+  }
 
   // Half of the warps have the rows of gate, half those of up.
-  constexpr int kRowsOfWarp = kRows / (kBlockWarps / 2);
-  const bool has_gate = warp < kBlockWarps / 2;
-  const int row = warp % (kBlockWarps / 2) * kRowsOfWarp;
-  multiply_rows(has_gate ? gate : up, first + row, kRowsOfWarp, x, p.codebooks,
-                (has_gate ? shared.gate : shared.up) + row);
-  simt::sync_block();
-  if (thread < kRows && first + thread < gate.planes.rows) {
-    p.hidden[(static_cast<size_t>(token) * p.experts.n_all() + number) * p.hidden_stride + first + thread] =
-        silu(shared.gate[thread]) * shared.up[thread];
+  constexpr int kHalf = kBlockWarps / 2;
+  const bool has_up = warp >= kHalf, alike = matrices.gate.type == matrices.up.type;
+  const uint32_t gate_sums = p.layout.sums_at;
+  const uint32_t up_sums = gate_sums + 4 * static_cast<uint32_t>(matrices.gate.segments * kRows);
+  if (warp % kHalf == 0 && simt::lane_index() == 0) {
+    RowJob& job = product_block().jobs[has_up ? 1 : 0];
+    job.matrix = has_up ? matrices.up : matrices.gate;
+    job.slots = routed ? p.slots + token * p.experts.n_used + number : nullptr;
+    job.slot_bytes = p.experts.slot_bytes;
+    job.n_matrices = 1;
+    job.first = first;
+    job.end = first + rows;
+    job.first_warp = has_up ? kHalf : 0;
+    job.warps = kHalf;
+    job.first_book_warp = alike ? 0 : job.first_warp;
+    job.book_warps = alike ? kBlockWarps : kHalf;
+    job.vector = job.vector_step = 0;
+    job.sums_at = has_up ? up_sums : gate_sums;
+    job.books_at = p.layout.books_at[has_up && !alike ? 1 : 0];
+  } else if (warp == 1 && simt::lane_index() == 0) {
+    BlockInput& in = product_block().input;
+    in = {};
+    in.skip = p.skip;
+    in.waited = routed;
+    in.starts_next = !routed;
+    in.layout = p.layout;
+    in.codebooks = p.codebooks;
+    in.n_vectors = 1;
+    in.n = p.n;
+    in.floats = takes_floats(matrices.gate.type) || takes_floats(matrices.up.type);
+    in.quantized = !takes_floats(matrices.gate.type) || !takes_floats(matrices.up.type);
+    in.x = p.input + static_cast<size_t>(token) * p.n;
+    in.rounded = p.rounded + static_cast<size_t>(token) * p.layout.vector_bytes;
   }
+  // ExpertsDown looks at the slots before it waits: it may start only when this kernel no longer waits.
+  if (routed) {
+    if (simt::skipped(p.skip)) return;
+    simt::let_next_start();
+  }
+  simt::sync_block();
+  if (!multiply(has_up ? 1 : 0)) return;
+  simt::sync_block();
+  if (warp != 0) return;
+  const int lane = simt::lane_index();
+  const std::byte* memory = simt::dynamic_shared<std::byte>();
+  float value = 0;
+  const size_t vector = static_cast<size_t>(token) * p.experts.n_all() + number;
+  if (lane < rows) {
+    const float gate =
+        row_sum(matrices.gate, reinterpret_cast<const float*>(memory + gate_sums), 1, rows, 0, lane);
+    value = silu(gate) * row_sum(matrices.up, reinterpret_cast<const float*>(memory + up_sums), 1, rows, 0, lane);
+    p.hidden[vector * p.hidden_stride + first + lane] = value;
+  }
+  QuantizedActivations(p.hidden_rounded + vector * QuantizedActivations::bytes(p.hidden_stride),
+                       p.hidden_stride)
+      .put(first + lane, value, lane < kRows);
 }
-
-namespace {
-
-/// The down matrix of one of a token's experts.
-RL_DEVICE DeviceMatrix down_of(const ExpertsDown::Params& p, int token, int number) {
-  if (number >= p.experts.n_used) return p.experts.shared.down;
-  return in_slot(p.experts.slot.down, p.experts, p.slots[token * p.experts.n_used + number]);
-}
-
-}  // namespace
 
 RL_RUN void ExpertsDown::run(const Params& p, Shared& shared) {
   const int first = static_cast<int>(simt::block_index().x) * kRows;
   const int token = static_cast<int>(simt::block_index().y);
   const int thread = simt::thread_index(), warp = simt::warp_index();
-  const int n_all = p.experts.n_all();
+  const int n_all = p.experts.n_all(), n_used = p.experts.n_used;
+  const int rows = p.n - first < kRows ? p.n - first : kRows;
   simt::let_next_start();
-  // The slots are there (ExpertsGateUp has waited for them), the hidden values are not.
-  if (thread < n_all * kMaxPlanes)
-    prefetch_rows(down_of(p, token, thread / kMaxPlanes), thread % kMaxPlanes, first, kRows);
-  if (simt::skipped(p.skip)) return;
 
-  std::byte* memory = simt::dynamic_shared<std::byte>();
-  const size_t stride = Activations::bytes(p.hidden_stride);
-  const float* hidden = p.hidden + static_cast<size_t>(token) * n_all * p.hidden_stride;
-  for (int number = 0; number < n_all; ++number) {
-    const int ff =
-        number < p.experts.n_used ? p.experts.slot.down.planes.cols : p.experts.shared.down.planes.cols;
-    Activations x(memory + number * stride, ff);
-    const float* from = hidden + number * p.hidden_stride;
-    for (int i = thread; i < ff; i += kBlockThreads) x.values[i] = from[i];
+  // The slots are there (ExpertsGateUp has waited for them), the hidden values are not. The last warp has the
+  // shared expert, the others the routed ones.
+  const int routed_warps = p.experts.has_shared ? kBlockWarps - 1 : kBlockWarps;
+  const bool routed = warp < routed_warps;
+  const DeviceMatrix& down = p.experts.slot.down;
+  const DeviceMatrix& shared_down = p.experts.shared.down;
+  const uint32_t shared_sums = p.layout.sums_at + 4 * static_cast<uint32_t>(down.segments * n_used * rows);
+  const size_t at = static_cast<size_t>(token) * p.n + first;
+  if ((warp == 0 || !routed) && simt::lane_index() == 0) {
+    RowJob& job = product_block().jobs[routed ? 0 : 1];
+    job.matrix = routed ? down : shared_down;
+    job.slots = routed ? p.slots + static_cast<size_t>(token) * n_used : nullptr;
+    job.slot_bytes = p.experts.slot_bytes;
+    job.n_matrices = routed ? n_used : 1;
+    job.first = first;
+    job.end = first + rows;
+    job.first_warp = job.first_book_warp = routed ? 0 : routed_warps;
+    job.warps = job.book_warps = routed ? routed_warps : 1;
+    job.vector = routed ? 0 : n_used;
+    job.vector_step = 1;
+    job.sums_at = routed ? p.layout.sums_at : shared_sums;
+    job.books_at = p.layout.books_at[routed ? 0 : 1];
+  } else if (warp == 1 && simt::lane_index() == 0) {
+    const bool other_floats = p.experts.has_shared && takes_floats(shared_down.type);
+    BlockInput& in = product_block().input;
+    in = {};
+    in.skip = p.skip;
+    in.layout = p.layout;
+    in.codebooks = p.codebooks;
+    in.n_vectors = n_all;
+    in.n = p.hidden_stride;
+    in.floats = takes_floats(down.type) || other_floats;
+    in.quantized = !takes_floats(down.type) || (p.experts.has_shared && !other_floats);
+    in.x = p.hidden + static_cast<size_t>(token) * n_all * p.hidden_stride;
+    in.rounded = p.hidden_rounded + static_cast<size_t>(token) * n_all * p.layout.vector_bytes;
+    in.extras[0] = {p.shares + static_cast<size_t>(token) * n_all, shared.shares, n_all};
+    in.extras[1] = {p.residual + at, shared.before, rows};
   }
   simt::sync_block();
-  for (int number = 0; number < n_all; ++number) {
-    const int ff =
-        number < p.experts.n_used ? p.experts.slot.down.planes.cols : p.experts.shared.down.planes.cols;
-    Activations(memory + number * stride, ff).quantize();
-  }
+  if (!multiply(routed ? 0 : 1)) return;
   simt::sync_block();
-
-  // Pieces of kPieceRows rows of one expert, for one warp each.
-  constexpr int kPieceRows = 4, kPieces = kRows / kPieceRows;
-  for (int piece = warp; piece < n_all * kPieces; piece += kBlockWarps) {
-    const int number = piece / kPieces, row = piece % kPieces * kPieceRows;
-    const DeviceMatrix down = down_of(p, token, number);
-    const Activations x(memory + number * stride, down.planes.cols);
-    multiply_rows(down, first + row, kPieceRows, x, p.codebooks, shared.parts[number] + row);
-  }
-  simt::sync_block();
-  if (thread < kRows && first + thread < p.n) {
+  if (thread < rows) {
+    const std::byte* memory = simt::dynamic_shared<std::byte>();
+    const auto* sums = reinterpret_cast<const float*>(memory + p.layout.sums_at);
     float sum = 0;
-    const float* shares = p.shares + static_cast<size_t>(token) * n_all;
-    for (int i = 0; i < n_all; ++i) sum = simt::fma(shares[i], shared.parts[i][thread], sum);
-    const size_t at = static_cast<size_t>(token) * p.n + first + thread;
-    p.residual[at] += sum;
-    if (p.shown != nullptr) p.shown[at] = sum;
+    for (int i = 0; i < n_used; ++i)
+      sum = simt::fma(shared.shares[i], row_sum(down, sums, n_used, rows, i, thread), sum);
+    if (p.experts.has_shared) {
+      sums = reinterpret_cast<const float*>(memory + shared_sums);
+      sum = simt::fma(shared.shares[n_used], row_sum(shared_down, sums, 1, rows, 0, thread), sum);
+    }
+    p.residual[at + thread] = shared.before[thread] + sum;
+    if (p.shown != nullptr) p.shown[at + thread] = sum;
   }
 }
 

@@ -20,6 +20,7 @@ struct Route {
     const float* weight;  // [n], of the norm
     const float* router;  // [n_experts (+ 1: the shared expert's gate)][n]
     float* input;         // [n_tokens][n], the norm: what the experts get
+    std::byte* rounded;   // [n_tokens][rounded_bytes(n)], the same; nullptr: nobody wants either
     float* logits;        // [n_tokens][n_rows]
     int32_t* ids;         // [n_tokens][n_used], best first
     float* shares;        // [n_tokens][n_used (+ 1: of the shared expert)]

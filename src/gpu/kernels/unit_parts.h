@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "gpu/codebooks.h"
+#include "gpu/kernels/books.h"
 #include "gpu/planes.h"
 #include "gpu/simt.h"
 #include "quant/codebooks.h"

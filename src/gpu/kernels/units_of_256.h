@@ -19,7 +19,8 @@ struct Unit<quant::Type::Q2_K> {
     return {detail::load<detail::U32x4>(w, 0, 16ull * i), detail::load_small<uint32_t>(w, 1, 4ull * i),
             detail::load_small<uint32_t>(w, 2, 4ull * (i / 4))};
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<64>& out) const {
     const float scale = simt::half_to_float(static_cast<uint16_t>(d));
     const float min = simt::half_to_float(static_cast<uint16_t>(d >> 16));
     for (int g = 0; g < 4; ++g) {
@@ -47,7 +48,8 @@ struct Unit<quant::Type::Q3_K> {
             (low & 0x0f0f0f0fu) | ((high & 0x03030303u) << 4),
             detail::load_small<uint16_t>(w, 3, 2ull * block)};
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<64>& out) const {
     const float scale = simt::half_to_float(d);
     for (int g = 0; g < 4; ++g) {
       for (int j = 0; j < 4; ++j) {
@@ -74,7 +76,8 @@ struct Unit<quant::Type::Q4_K> {
     u.l = i % 4;
     return u;
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<64>& out) const {
     for (int j = 0; j < 8; ++j) {
       out.q[j] = qs[j / 4].v[j % 4] & 0x0f0f0f0fu;
       out.q[8 + j] = (qs[j / 4].v[j % 4] >> 4) & 0x0f0f0f0fu;
@@ -100,7 +103,8 @@ struct Unit<quant::Type::Q5_K> {
     u.l = i % 4;
     return u;
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<64>& out) const {
     for (int j = 0; j < 8; ++j) {
       // Bit 4 (v / 16 % 2) + v % 16 / 4 of the word v / 32.
       out.q[j] = (qs[j / 4].v[j % 4] & 0x0f0f0f0fu) | (((fifth.v[0] >> j) & 0x01010101u) << 4);
@@ -127,7 +131,8 @@ struct Unit<quant::Type::Q6_K> {
     u.d = detail::load_small<uint16_t>(w, 3, 2ull * (i / 4));
     return u;
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<64>& out) const {
     const float scale = simt::half_to_float(d);
     for (int g = 0; g < 4; ++g) {
       for (int j = 0; j < 4; ++j) {
@@ -155,7 +160,8 @@ struct Unit<quant::Type::IQ4_XS> {
     u.l = i % 4;
     return u;
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<64>& out) const {
     const uint32_t table[4] = RL_LEVELS(detail::kIq4Words);
     const float d = simt::half_to_float(static_cast<uint16_t>(header.v[0]));
     for (uint32_t h = 0; h < 2; ++h) {

@@ -43,7 +43,8 @@ struct Unit<quant::Type::Q4_0> : detail::NibbleUnit<uint16_t> {
   static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
     return {detail::NibbleUnit<uint16_t>::read(w, i)};
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<32>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<32>& out) const {
     nibbles(out, 8);
     detail::set_scales(out, simt::half_to_float(scales));
   }
@@ -55,7 +56,8 @@ struct Unit<quant::Type::Q4_1> : detail::NibbleUnit<uint32_t> {
   static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
     return {detail::NibbleUnit<uint32_t>::read(w, i)};
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<32>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<32>& out) const {
     nibbles(out, 0);
     detail::set_scales(out, simt::half_to_float(static_cast<uint16_t>(scales)),
                        -simt::half_to_float(static_cast<uint16_t>(scales >> 16)));
@@ -68,7 +70,8 @@ struct Unit<quant::Type::IQ4_NL> : detail::NibbleUnit<uint16_t> {
   static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
     return {detail::NibbleUnit<uint16_t>::read(w, i)};
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<32>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<32>& out) const {
     const uint32_t table[4] = RL_LEVELS(detail::kIq4Words);
     levels(out, table);
     detail::set_scales(out, simt::half_to_float(scales));
@@ -81,7 +84,8 @@ struct Unit<quant::Type::MXFP4> : detail::NibbleUnit<uint8_t> {
   static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
     return {detail::NibbleUnit<uint8_t>::read(w, i)};
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<32>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<32>& out) const {
     const uint32_t table[4] = RL_LEVELS(detail::kMxfp4Words);
     levels(out, table);
     const uint32_t e = scales;
@@ -121,7 +125,8 @@ struct Unit<quant::Type::Q5_0> : detail::FiveBitUnit<uint16_t> {
   static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
     return {detail::FiveBitUnit<uint16_t>::read(w, i)};
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<32>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<32>& out) const {
     values(out, 16);
     detail::set_scales(out, simt::half_to_float(scales));
   }
@@ -133,7 +138,8 @@ struct Unit<quant::Type::Q5_1> : detail::FiveBitUnit<uint32_t> {
   static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
     return {detail::FiveBitUnit<uint32_t>::read(w, i)};
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<32>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<32>& out) const {
     values(out, 0);
     detail::set_scales(out, simt::half_to_float(static_cast<uint16_t>(scales)),
                        -simt::half_to_float(static_cast<uint16_t>(scales >> 16)));
@@ -153,7 +159,8 @@ struct Unit<quant::Type::Q8_0> {
     u.d = detail::load_small<uint16_t>(w, 1, 2ull * i);
     return u;
   }
-  RL_DEVICE void unpack(const Codebooks*, UnitValues<32>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books, UnitValues<32>& out) const {
     for (int j = 0; j < 8; ++j) out.q[j] = qs[j / 4].v[j % 4];
     detail::set_scales(out, simt::half_to_float(d));
   }

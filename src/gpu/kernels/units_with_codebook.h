@@ -17,13 +17,14 @@ struct Unit<quant::Type::IQ2_XXS> {
   static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
     return {detail::load<detail::U32x4>(w, 0, 16ull * i), detail::load_small<uint16_t>(w, 1, 2ull * (i / 4))};
   }
-  RL_DEVICE void unpack(const Codebooks* books, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books books, UnitValues<64>& out) const {
     const float scale = simt::half_to_float(d);
     for (int h = 0; h < 2; ++h) {
       const uint32_t index = qs.v[2 * h], signs = qs.v[2 * h + 1];
       for (int e = 0; e < 4; ++e) {
-        const uint32_t code = books->iq2_xxs[(index >> (8 * e)) & 255u];
-        const uint32_t sign = books->even_signs[(signs >> (7 * e)) & 127u];
+        const uint32_t code = detail::iq2_xxs(books, (index >> (8 * e)) & 255u);
+        const uint32_t sign = detail::even_signs(books, (signs >> (7 * e)) & 127u);
         detail::put_iq2(code | sign, out.q + 8 * h + 2 * e);
       }
       out.scale[2 * h] = out.scale[2 * h + 1] = scale * (0.5f + static_cast<float>(signs >> 28)) * 0.25f;
@@ -42,10 +43,12 @@ struct Unit<quant::Type::IQ2_XS> {
     return {detail::load<detail::U32x4>(w, 0, 16ull * i), detail::load_small<uint16_t>(w, 1, 2ull * i),
             detail::load_small<uint16_t>(w, 2, 2ull * (i / 4))};
   }
-  RL_DEVICE void unpack(const Codebooks* books, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books books, UnitValues<64>& out) const {
     for (int e = 0; e < 8; ++e) {
       const uint32_t entry = (qs.v[e / 2] >> (16 * (e % 2))) & 0xffffu;
-      detail::put_iq2(books->iq2_xs[entry & 511u] | books->even_signs[entry >> 9], out.q + 2 * e);
+      detail::put_iq2(detail::iq2_xs(books, entry & 511u) | detail::even_signs(books, entry >> 9),
+                      out.q + 2 * e);
     }
     detail::iq2_scales(d, scales, out);
   }
@@ -65,13 +68,15 @@ struct Unit<quant::Type::IQ2_S> {
             detail::load_small<uint16_t>(w, 1, 2ull * i), detail::load_small<uint16_t>(w, 2, 2ull * i),
             detail::load_small<uint16_t>(w, 3, 2 * block)};
   }
-  RL_DEVICE void unpack(const Codebooks* books, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books books, UnitValues<64>& out) const {
     for (int e = 0; e < 8; ++e) {
       const uint32_t shift = static_cast<uint32_t>(8 * (e % 4));
       const uint32_t index =
           ((qs.v[e / 4] >> shift) & 255u) | (((static_cast<uint32_t>(qh) >> (2 * e)) & 3u) << 8);
-      detail::put_iq2(books->iq2_s[index] | detail::spread_to_nibbles((signs.v[e / 4] >> shift) & 255u),
-                      out.q + 2 * e);
+      detail::put_iq2(
+          detail::iq2_s(books, index) | detail::spread_to_nibbles((signs.v[e / 4] >> shift) & 255u),
+          out.q + 2 * e);
     }
     detail::iq2_scales(d, scales, out);
   }
@@ -89,7 +94,8 @@ struct Unit<quant::Type::IQ3_XXS> {
     return {detail::load<detail::U32x4>(w, 0, 16ull * i), detail::load<detail::U32x2>(w, 1, 8ull * i),
             detail::load_small<uint16_t>(w, 2, 2ull * (i / 4))};
   }
-  RL_DEVICE void unpack(const Codebooks* books, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books books, UnitValues<64>& out) const {
     constexpr uint32_t low = detail::pack4(quant::kIq3XxsLevels),
                        high = detail::pack4(quant::kIq3XxsLevels + 4);
     const float scale = simt::half_to_float(d);
@@ -99,7 +105,7 @@ struct Unit<quant::Type::IQ3_XXS> {
         const uint32_t index = (qs.v[2 * h + e / 4] >> (8 * (e % 4))) & 255u;
         const uint32_t signs = detail::even_signs((word >> (7 * (e / 2))) & 127u) >> (4 * (e % 2));
         out.q[8 * h + e] =
-            detail::with_signs(detail::permute_bytes(low, high, books->iq3_xxs[index]), signs & 15u);
+            detail::with_signs(detail::permute_bytes(low, high, detail::iq3_xxs(books, index)), signs & 15u);
       }
       out.scale[2 * h] = out.scale[2 * h + 1] = scale * (0.5f + static_cast<float>(word >> 28)) * 0.5f;
     }
@@ -122,14 +128,15 @@ struct Unit<quant::Type::IQ3_S> {
             detail::load_small<uint16_t>(w, 1, 40 * block + 2 * l),
             detail::load_small<uint16_t>(w, 3, 2 * block), detail::load_small<uint8_t>(w, 2, i)};
   }
-  RL_DEVICE void unpack(const Codebooks* books, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books books, UnitValues<64>& out) const {
     constexpr uint32_t low = detail::pack4(quant::kIq3SLevels), high = detail::pack4(quant::kIq3SLevels + 4);
     const float scale = simt::half_to_float(d);
     for (int h = 0; h < 2; ++h) {
       for (int e = 0; e < 8; ++e) {
         const uint32_t index = ((qs.v[2 * h + e / 4] >> (8 * (e % 4))) & 255u) |
                                (((static_cast<uint32_t>(qh) >> (8 * h + e)) & 1u) << 8);
-        out.q[8 * h + e] = detail::with_signs(detail::permute_bytes(low, high, books->iq3_s[index]),
+        out.q[8 * h + e] = detail::with_signs(detail::permute_bytes(low, high, detail::iq3_s(books, index)),
                                               (signs.v[h] >> (4 * e)) & 15u);
       }
       const uint32_t s = (static_cast<uint32_t>(scales) >> (4 * h)) & 15u;
@@ -150,13 +157,14 @@ struct Unit<quant::Type::IQ1_S> {
     return {detail::load<detail::U32x2>(w, 0, 8ull * i), detail::load_small<uint32_t>(w, 1, 4ull * i),
             detail::load_small<uint16_t>(w, 2, 2ull * (i / 4))};
   }
-  RL_DEVICE void unpack(const Codebooks* books, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books books, UnitValues<64>& out) const {
     const float scale = simt::half_to_float(d);
     for (int h = 0; h < 2; ++h) {
       const uint32_t high = (qh >> (16 * h)) & 0xffffu;
       for (int e = 0; e < 4; ++e) {
         const uint32_t index = ((qs.v[h] >> (8 * e)) & 255u) | (((high >> (3 * e)) & 7u) << 8);
-        detail::put_iq1(books->iq1[index], (high >> 15) != 0, out.q + 8 * h + 2 * e);
+        detail::put_iq1(detail::iq1(books, index), (high >> 15) != 0, out.q + 8 * h + 2 * e);
       }
       out.scale[2 * h] = out.scale[2 * h + 1] =
           scale * static_cast<float>(2 * ((high >> 12) & 7u) + 1) * 0.125f;
@@ -177,7 +185,8 @@ struct Unit<quant::Type::IQ1_M> {
     return {detail::load<detail::U32x2>(w, 0, 8ull * i), detail::load_small<uint32_t>(w, 1, 4ull * i),
             detail::load_small<detail::U32x2>(w, 2, 8ull * (i / 4)), i % 4};
   }
-  RL_DEVICE void unpack(const Codebooks* books, UnitValues<64>& out) const {
+  template <typename Books>
+  RL_DEVICE void unpack(Books books, UnitValues<64>& out) const {
     const uint32_t half = ((scales.v[0] >> 12) & 0xfu) | ((scales.v[0] >> 24) & 0xf0u) |
                           ((scales.v[1] >> 4) & 0xf00u) | ((scales.v[1] >> 16) & 0xf000u);
     const float d = simt::half_to_float(static_cast<uint16_t>(half));
@@ -185,7 +194,7 @@ struct Unit<quant::Type::IQ1_M> {
     for (int e = 0; e < 8; ++e) {
       const uint32_t nibble = (qh >> (4 * e)) & 15u;
       const uint32_t index = ((qs.v[e / 4] >> (8 * (e % 4))) & 255u) | ((nibble & 7u) << 8);
-      detail::put_iq1(books->iq1[index], (nibble & 8u) != 0, out.q + 2 * e);
+      detail::put_iq1(detail::iq1(books, index), (nibble & 8u) != 0, out.q + 2 * e);
     }
     for (int g = 0; g < 4; ++g) {
       out.scale[g] = d * static_cast<float>(2 * ((word >> (3 * g)) & 7u) + 1) * 0.125f;

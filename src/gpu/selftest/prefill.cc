@@ -95,11 +95,8 @@ void test_sort(Selftest& test) {
                                        .n_used = n_used,
                                        .n_experts = n_experts});
     // Within an expert the order is free: it is sorted before it is compared.
-    const std::vector<std::byte> raw = test.download(selection, bytes(n)),
-                                 raw_tokens = test.download(token, bytes(n));
-    std::vector<int32_t> got(static_cast<size_t>(n)), tokens(static_cast<size_t>(n));
-    std::memcpy(got.data(), raw.data(), raw.size());
-    std::memcpy(tokens.data(), raw_tokens.data(), raw_tokens.size());
+    std::vector<int32_t> got = test.download(selection, static_cast<size_t>(n)),
+                         tokens = test.download(token, static_cast<size_t>(n));
     std::vector<int32_t> expected(static_cast<size_t>(n)), expected_tokens;
     std::iota(expected.begin(), expected.end(), 0);
     std::ranges::stable_sort(expected, {}, [&](int32_t i) { return ids[static_cast<size_t>(i)]; });

@@ -38,37 +38,37 @@ std::byte* Selftest::output_bytes(size_t bytes) {
   return buffer.as();
 }
 
-std::vector<std::byte> Selftest::download(const void* output, size_t bytes) {
-  std::vector<std::byte> out(bytes);
-  stream_->copy(out.data(), output, bytes);
-  stream_->synchronize();
-  return out;
-}
-
 void Selftest::failed(const std::string& label, const std::string& what) {
   ++line_.failures;
   if (line_.first_failure.empty()) line_.first_failure = label + ": " + what;
 }
 
-void Selftest::check(const std::string& label, const float* output, const Expected& expected) {
+void Selftest::compare(const std::string& label, std::span<const float> values, const Expected& expected) {
   const size_t n = expected.values.size();
-  RL_CHECK(expected.bounds.size() == n, "{} bounds for {} values", expected.bounds.size(), n);
+  RL_CHECK(expected.bounds.size() == n && values.size() == n, "{} bounds, {} values for {}",
+           expected.bounds.size(), values.size(), n);
   ++line_.cases;
-  const std::vector<std::byte> bytes = download(output, n * sizeof(float) + kGuard);
   for (size_t i = 0; i < n; ++i) {
     uint32_t bits;
-    float value;
-    std::memcpy(&bits, &bytes[4 * i], 4);
-    std::memcpy(&value, &bytes[4 * i], 4);
+    std::memcpy(&bits, &values[i], 4);
     if (bits == 0xffffffffu) return failed(label, fmt::format("element {} of {} was not written", i, n));
-    const double error = std::fabs(static_cast<double>(value) - expected.values[i]);
+    const double error = std::fabs(static_cast<double>(values[i]) - expected.values[i]);
     // Also catches NaN on either side.
     if (!(error <= expected.bounds[i])) {
-      return failed(label, fmt::format("element {} of {} is {}, expected {} within {}", i, n, value,
+      return failed(label, fmt::format("element {} of {} is {}, expected {} within {}", i, n, values[i],
                                        expected.values[i], expected.bounds[i]));
     }
     if (error > 0) line_.worst = std::max(line_.worst, error / expected.bounds[i]);
   }
+}
+
+void Selftest::check(const std::string& label, const float* output, const Expected& expected) {
+  const size_t n = expected.values.size();
+  const std::vector<std::byte> bytes =
+      download(reinterpret_cast<const std::byte*>(output), n * sizeof(float) + kGuard);
+  std::vector<float> values(n);
+  std::memcpy(values.data(), bytes.data(), n * sizeof(float));
+  compare(label, values, expected);
   if (std::any_of(bytes.end() - kGuard, bytes.end(), [](std::byte b) { return b != std::byte{0xff}; })) {
     failed(label, fmt::format("written behind the last of {} elements", n));
   }
@@ -77,7 +77,8 @@ void Selftest::check(const std::string& label, const float* output, const Expect
 void Selftest::check_bytes(const std::string& label, const void* output,
                            std::span<const std::byte> expected) {
   ++line_.cases;
-  const std::vector<std::byte> bytes = download(output, expected.size() + kGuard);
+  const std::vector<std::byte> bytes =
+      download(static_cast<const std::byte*>(output), expected.size() + kGuard);
   for (size_t i = 0; i < expected.size(); ++i) {
     if (bytes[i] != expected[i]) {
       return failed(label, fmt::format("byte {} of {} is {:#04x}, expected {:#04x}", i, expected.size(),
@@ -108,6 +109,7 @@ int kernel_selftest(Device& device, uint64_t seed, std::string_view filter,
   add_simt_groups(groups);
   add_matrix_groups(groups);
   add_prefill_groups(groups);
+  add_product_groups(groups);
   Selftest test(device, seed);
   int failures = 0;
   for (const auto& [name, group] : groups) {

@@ -17,7 +17,7 @@
 /// an element that was not written, or was written behind the end, is found.
 namespace redlite::gpu {
 
-/// What came of one group of cases ("matvec Q4_K").
+/// What came of one group of cases ("project Q4_K").
 struct SelftestLine {
   std::string name;
   int cases = 0;
@@ -64,8 +64,16 @@ class Selftest {
   void check(const std::string& label, const float* output, const Expected& expected);
   /// The same for bytes that must be equal.
   void check_bytes(const std::string& label, const void* output, std::span<const std::byte> expected);
+  /// Compares values that the host has; NaN is a failure here, too.
+  void compare(const std::string& label, std::span<const float> values, const Expected& expected);
 
-  std::vector<std::byte> download(const void* output, size_t bytes);
+  template <typename T>
+  std::vector<T> download(const T* from, size_t n) {
+    std::vector<T> out(n);
+    stream_->copy(out.data(), from, n * sizeof(T));
+    stream_->synchronize();
+    return out;
+  }
 
   /// Runs a group, prints nothing, keeps the line; an Error inside it is a failure of the group.
   SelftestLine run(std::string name, const std::function<void(Selftest&)>& group);
@@ -93,5 +101,6 @@ using SelftestGroups = std::vector<std::pair<std::string, std::function<void(Sel
 void add_simt_groups(SelftestGroups& groups);
 void add_matrix_groups(SelftestGroups& groups);
 void add_prefill_groups(SelftestGroups& groups);
+void add_product_groups(SelftestGroups& groups);
 
 }  // namespace redlite::gpu

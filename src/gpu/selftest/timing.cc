@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <vector>
 
-#include "gpu/matrix.h"
+#include "gpu/codebooks.h"
+#include "gpu/kernels/delta_step.h"
+#include "gpu/kernels/experts.h"
+#include "gpu/kernels/project.h"
+#include "gpu/kernels/route.h"
 #include "quant/random_blocks.h"
 
 namespace redlite::gpu {
@@ -31,33 +36,242 @@ double time_graph(Device& device, Stream& stream, const Graph& graph) {
   return times[kReplays / 2];
 }
 
-TimingLine time_matvec(Device& device, Stream& stream, quant::Type type, int rows, int cols, size_t pool) {
-  const size_t bytes = plane_bytes(type, rows, cols);
-  const size_t copies = std::clamp<size_t>(pool / bytes, 1, kLaunches);
+/// `launch(i)` puts launch number i of a chain into the stream.
+TimingLine time_chain(Device& device, Stream& stream, std::string name, size_t bytes,
+                      const std::function<void(size_t)>& launch) {
+  stream.synchronize();
+  stream.begin_capture();
+  for (size_t i = 0; i < kLaunches; ++i) launch(i);
+  const auto graph = stream.end_capture();
+  const double us = time_graph(device, stream, *graph) * 1e3 / kLaunches;
+  return {std::move(name), us, static_cast<double>(bytes) / us * 1e-3};
+}
+
+/// Many copies of something of random blocks, more than the caches hold.
+class Pool {
+ public:
+  Pool(Device& device, Stream& stream, std::vector<std::byte> one, size_t most)
+      : bytes_(one.size()), n_(std::clamp<size_t>(most / one.size(), 1, 16 * kLaunches)) {
+    memory_ = device.allocate(n_ * bytes_, "matrices to time");
+    for (size_t i = 0; i < n_; ++i) stream.copy(memory_.as() + i * bytes_, one.data(), bytes_);
+    stream.synchronize();
+  }
+  const std::byte* at(size_t i) const { return memory_.as() + i % n_ * bytes_; }
+  const std::byte* data() const { return memory_.as(); }
+  size_t n() const { return n_; }
+
+ private:
+  size_t bytes_, n_;
+  Buffer memory_;
+};
+
+std::vector<std::byte> random_planes(quant::Type type, int rows, int cols) {
   std::mt19937 random(1);
   const size_t values = static_cast<size_t>(rows) * static_cast<size_t>(cols);
   const std::vector<std::byte> blocks =
       quant::random_blocks(type, values / quant::info(type).block_values, random);
-  std::vector<std::byte> planes(bytes);
+  std::vector<std::byte> planes(plane_bytes(type, rows, cols));
   repack(type, rows, cols, blocks.data(), planes.data());
-  const std::vector<float> ones(static_cast<size_t>(cols), 1.0f);
-  const Buffer weights = device.allocate(copies * bytes, "matrices to time");
-  const Buffer x = device.allocate(ones.size() * 4, "activations"),
-               y = device.allocate(4ul * rows, "a result");
-  const Buffer books = upload_codebooks(device, stream);
-  stream.copy(x.as(), ones.data(), x.bytes());
-  for (size_t i = 0; i < copies; ++i) stream.copy(weights.as() + i * bytes, planes.data(), bytes);
-  stream.synchronize();
-  stream.begin_capture();
-  for (size_t i = 0; i < kLaunches; ++i) {
-    matvec(stream, device.info(), type, plane_matrix(type, rows, cols, weights.as() + i % copies * bytes),
-           {.x = x.as<float>(), .norm = x.as<float>(), .eps = 1e-6f, .books = books.as<Codebooks>()},
-           y.as<float>(), true);
+  return planes;
+}
+
+/// What all chains have: ones, zeros and room for results.
+struct Bench {
+  Bench(Device& d, Stream& s) : device(d), stream(s), books(upload_codebooks(d, s)) {
+    const std::vector<float> values(kValues, 1.0f);
+    ones = device.allocate(values.size() * sizeof(float), "activations");
+    stream.copy(ones.as(), values.data(), ones.bytes());
+    zeros = device.allocate(ones.bytes(), "zeros");
+    stream.fill(zeros.as(), 0, zeros.bytes());
+    out = device.allocate(ones.bytes(), "results");
+    more_out = device.allocate(ones.bytes(), "results");
+    stream.synchronize();
   }
-  const auto graph = stream.end_capture();
-  const double us = time_graph(device, stream, *graph) * 1e3 / kLaunches;
-  return {fmt::format("matvec {} {} x {}", quant::name(type), rows, cols), us,
-          static_cast<double>(bytes) / us * 1e-3};
+  Shape shape(Dim3 grid, size_t shared) const {
+    return {.grid = grid, .threads = kStepThreads, .dynamic_shared = shared, .early_start = true};
+  }
+
+  static constexpr size_t kValues = 1 << 18;
+  Device& device;
+  Stream& stream;
+  Buffer books, ones, zeros, out, more_out;
+};
+
+TimingLine time_project(Bench& b, quant::Type type, int rows, int cols, bool norm, size_t pool_bytes) {
+  const Pool pool(b.device, b.stream, random_planes(type, rows, cols), pool_bytes);
+  const size_t bytes = plane_bytes(type, rows, cols);
+  return time_chain(
+      b.device, b.stream,
+      fmt::format("project {} {} x {}{}", quant::name(type), rows, cols, norm ? ", norm" : ""), bytes,
+      [&](size_t i) {
+        const DeviceMatrix matrix = device_matrix(type, rows, cols, pool.at(i));
+        const Projection projection = make_projection({&matrix, 1}, norm, b.device.info().multiprocessors);
+        Project::Params p{.input = {.x = b.ones.as<float>(),
+                                    .n = cols,
+                                    .weight = norm ? b.ones.as<float>() : nullptr,
+                                    .eps = 1e-6f,
+                                    .rounded = b.ones.as()},
+                          .parts = {projection.parts[0]},
+                          .n_parts = 1,
+                          .y = b.out.as<float>(),
+                          .residual = nullptr,
+                          .y_stride = rows,
+                          .codebooks = b.books.as<Codebooks>(),
+                          .layout = projection.layout};
+        b.stream.launch<Project>(
+            b.shape({static_cast<uint32_t>(projection.n_blocks)}, projection.layout.bytes), p);
+      });
+}
+
+/// The experts of the 80B: ten of 512 x 2048 and a shared one.
+void time_experts(Bench& b, quant::Type type, quant::Type shared, size_t pool_bytes,
+                  const std::function<void(const TimingLine&)>& report) {
+  constexpr int kN = 2048, kFf = 512, kUsed = 10;
+  const auto expert = [&](quant::Type t) {
+    std::vector<std::byte> out = random_planes(t, kFf, kN), down = random_planes(t, kN, kFf);
+    out.insert(out.end(), out.begin(), out.begin() + static_cast<std::ptrdiff_t>(plane_bytes(t, kFf, kN)));
+    out.insert(out.end(), down.begin(), down.end());
+    return out;
+  };
+  const auto matrices = [&](quant::Type t, const std::byte* at) {
+    const size_t gate = plane_bytes(t, kFf, kN);
+    return ExpertMatrices{device_matrix(t, kFf, kN, at), device_matrix(t, kFf, kN, at + gate),
+                          device_matrix(t, kN, kFf, at + 2 * gate)};
+  };
+  const std::vector<std::byte> one = expert(type), shared_one = expert(shared);
+  const Pool pool(b.device, b.stream, one, pool_bytes),
+      shared_pool(b.device, b.stream, shared_one, pool_bytes / 8);
+  std::mt19937 random(1);
+  std::vector<int32_t> slots(kLaunches * kUsed);
+  for (int32_t& slot : slots) slot = static_cast<int32_t>(random() % pool.n());
+  const Buffer slots_device = b.device.allocate(slots.size() * sizeof(int32_t), "slots");
+  b.stream.copy(slots_device.as(), slots.data(), slots_device.bytes());
+  const auto layer = [&](size_t i) {
+    LayerExperts out{};
+    out.slot = matrices(type, pool.data());
+    out.slot_bytes = one.size();
+    out.shared = matrices(shared, shared_pool.at(i));
+    out.n_used = kUsed;
+    out.has_shared = true;
+    return out;
+  };
+  const size_t gate = plane_bytes(type, kFf, kN), down = plane_bytes(type, kN, kFf);
+  const size_t shared_gate = plane_bytes(shared, kFf, kN), shared_down = plane_bytes(shared, kN, kFf);
+  const std::string names = fmt::format("{} + {}", quant::name(type), quant::name(shared));
+  report(time_chain(
+      b.device, b.stream, "experts gate, up " + names, 2 * (kUsed * gate + shared_gate), [&](size_t i) {
+        const LayerExperts experts = layer(i);
+        const ProductLayout layout = ExpertsGateUp::layout(experts, kN);
+        b.stream.launch<ExpertsGateUp>(b.shape({ExpertsGateUp::blocks(kFf), kUsed + 1}, layout.bytes),
+                                       {.experts = experts,
+                                        .input = b.ones.as<float>(),
+                                        .rounded = b.ones.as(),
+                                        .slots = slots_device.as<int32_t>() + i * kUsed,
+                                        .hidden = b.out.as<float>(),
+                                        .hidden_rounded = b.more_out.as(),
+                                        .codebooks = b.books.as<Codebooks>(),
+                                        .hidden_stride = kFf,
+                                        .n = kN,
+                                        .layout = layout});
+      }));
+  report(time_chain(b.device, b.stream, "experts down " + names, kUsed * down + shared_down, [&](size_t i) {
+    const LayerExperts experts = layer(i);
+    const ProductLayout layout = ExpertsDown::layout(experts, kFf);
+    b.stream.launch<ExpertsDown>(b.shape({ExpertsDown::blocks(kN)}, layout.bytes),
+                                 {.experts = experts,
+                                  .hidden = b.ones.as<float>(),
+                                  .hidden_rounded = b.ones.as(),
+                                  .slots = slots_device.as<int32_t>() + i * kUsed,
+                                  .shares = b.ones.as<float>(),
+                                  .residual = b.out.as<float>(),
+                                  .shown = nullptr,
+                                  .codebooks = b.books.as<Codebooks>(),
+                                  .hidden_stride = kFf,
+                                  .n = kN,
+                                  .layout = layout});
+  }));
+}
+
+TimingLine time_route(Bench& b, size_t pool_bytes) {
+  constexpr int kN = 2048, kExperts = 512, kUsed = 10, kRows = kExperts + 1;
+  std::vector<std::byte> one(size_t{kRows} * kN * sizeof(float));
+  std::mt19937 random(1);
+  std::normal_distribution<float> distribution;
+  for (size_t i = 0; i < one.size() / sizeof(float); ++i) {
+    const float value = distribution(random) * 0.02f;
+    std::memcpy(&one[i * sizeof(float)], &value, sizeof(float));
+  }
+  const Pool pool(b.device, b.stream, one, pool_bytes);
+  b.stream.fill(b.zeros.as(), 0, b.zeros.bytes());
+  return time_chain(b.device, b.stream, "route 512 experts", one.size(), [&](size_t i) {
+    b.stream.launch<Route>(b.shape({Route::blocks(kRows)}, Route::dynamic_shared(kN)),
+                           {.x = b.ones.as<float>(),
+                            .weight = b.ones.as<float>(),
+                            .router = reinterpret_cast<const float*>(pool.at(i)),
+                            .input = b.out.as<float>(),
+                            .rounded = b.out.as() + 65536,
+                            .logits = b.more_out.as<float>(),
+                            .ids = b.more_out.as<int32_t>() + 4096,
+                            .shares = b.more_out.as<float>() + 8192,
+                            .slots = nullptr,
+                            .table = {},
+                            .host = {},
+                            .step = nullptr,
+                            .tickets = b.zeros.as<uint32_t>(),
+                            .eps = 1e-6f,
+                            .scale = 1,
+                            .n = kN,
+                            .n_experts = kExperts,
+                            .n_used = kUsed,
+                            .n_rows = kRows});
+  });
+}
+
+TimingLine time_delta_step(Bench& b, size_t pool_bytes) {
+  constexpr int kHeads = 32, kKeyHeads = 16, kDim = 128, kTaps = 4;
+  constexpr int kKeyDim = kKeyHeads * kDim, kConvDim = 2 * kKeyDim + kHeads * kDim;
+  constexpr size_t kState = size_t{kHeads} * kDim * kDim, kHistory = 2 * size_t{kTaps - 1} * kConvDim;
+  const Pool pool(b.device, b.stream, std::vector<std::byte>((kState + kHistory) * sizeof(float)),
+                  pool_bytes);
+  std::vector<DeltaHead> heads;
+  for (int v = 0; v < kHeads; ++v) {
+    const int k = v / 2;
+    heads.push_back({.k_head = k,
+                     .q = k * kDim,
+                     .k = kKeyDim + k * kDim,
+                     .v = 2 * kKeyDim + v * kDim,
+                     .z = kConvDim + v * kDim,
+                     .beta = kConvDim + kHeads * kDim + v,
+                     .alpha = kConvDim + kHeads * kDim + kHeads + v,
+                     .first_of_k_head = v % 2 == 0});
+  }
+  const Buffer heads_device = b.device.allocate(heads.size() * sizeof(DeltaHead), "heads");
+  b.stream.copy(heads_device.as(), heads.data(), heads_device.bytes());
+  b.stream.fill(b.zeros.as(), 0, b.zeros.bytes());
+  return time_chain(b.device, b.stream, "delta_step 32 heads of 128", 2 * kState * sizeof(float),
+                    [&](size_t i) {
+                      auto* state = const_cast<float*>(reinterpret_cast<const float*>(pool.at(i)));
+                      b.stream.launch<DeltaStep>(b.shape(DeltaStep::grid(kHeads, kDim), 0),
+                                                 {.proj = b.ones.as<float>(),
+                                                  .heads = heads_device.as<DeltaHead>(),
+                                                  .conv = b.ones.as<float>(),
+                                                  .dt = b.ones.as<float>(),
+                                                  .a = b.zeros.as<float>(),
+                                                  .history = state + kState,
+                                                  .state = state,
+                                                  .weight = b.ones.as<float>(),
+                                                  .core = b.out.as<float>(),
+                                                  .rounded = b.more_out.as(),
+                                                  .squares = b.more_out.as<float>() + 32768,
+                                                  .step = b.zeros.as<Step>(),
+                                                  .proj_stride = kConvDim + kHeads * kDim + 2 * kHeads,
+                                                  .n_tokens = 1,
+                                                  .taps = kTaps,
+                                                  .conv_dim = kConvDim,
+                                                  .key_dim = kKeyDim,
+                                                  .dim = kDim,
+                                                  .eps = 1e-6f});
+                    });
 }
 
 }  // namespace
@@ -65,17 +279,26 @@ TimingLine time_matvec(Device& device, Stream& stream, quant::Type type, int row
 void time_kernels(Device& device, std::string_view filter,
                   const std::function<void(const TimingLine&)>& report) {
   const auto stream = device.create_stream();
-  // Ten experts' gate and up, one such expert, their down, DeltaNet's input and output.
+  Bench bench(device, *stream);
+  const size_t pool = std::min(kBeyondCaches, device.free_memory() / 4);
+  const auto wanted = [&](std::string_view name) { return name.find(filter) != std::string_view::npos; };
+  // DeltaNet's input, the output of both mixers, an attention's k or v.
   constexpr struct {
     int rows, cols;
-  } kShapes[] = {{10240, 2048}, {1024, 2048}, {20480, 512}, {12288, 2048}, {2048, 4096}};
-  const size_t pool = std::min(kBeyondCaches, device.free_memory() / 4);
+    bool norm;
+  } kShapes[] = {{12288, 2048, true}, {2048, 4096, false}, {512, 2048, true}};
   for (const quant::TypeInfo& info : quant::all_types()) {
-    for (const auto& [rows, cols] : kShapes) {
-      if (fmt::format("matvec {}", info.name).find(filter) == std::string::npos) continue;
-      report(time_matvec(device, *stream, info.type, rows, cols, pool));
+    if (wanted(fmt::format("project {}", info.name))) {
+      for (const auto& [rows, cols, norm] : kShapes)
+        report(time_project(bench, info.type, rows, cols, norm, pool));
     }
+    if (wanted(fmt::format("experts {}", info.name)))
+      time_experts(bench, info.type, info.type == quant::Type::IQ1_M ? quant::Type::Q6_K : info.type, pool,
+                   report);
   }
+  if (wanted("logits")) report(time_project(bench, quant::Type::Q5_K, 151936, 2048, true, pool));
+  if (wanted("route")) report(time_route(bench, pool));
+  if (wanted("delta_step")) report(time_delta_step(bench, pool));
 }
 
 }  // namespace redlite::gpu

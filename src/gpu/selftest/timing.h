@@ -8,12 +8,12 @@
 
 namespace redlite::gpu {
 
-/// How long a product takes as a link of a chain: launches in one graph, each allowed to start early, over
+/// How long a kernel takes as a link of a chain: launches in one graph, each allowed to start early, over
 /// more matrices than the caches hold.
 struct TimingLine {
-  std::string name;          ///< "matvec Q4_K 12288 x 2048"
+  std::string name;          ///< "project Q4_K 12288 x 2048, norm"
   double microseconds = 0;   ///< of a launch, the median of the replays
-  double gb_per_second = 0;  ///< weights read
+  double gb_per_second = 0;  ///< weights (or states, both ways)
 };
 
 /// Times what kernel_selftest() checks, for the shapes of an 80B model's layers; groups whose name contains

@@ -1,0 +1,486 @@
+#pragma once
+
+#include <type_traits>
+
+#include "gpu/kernels/block.h"
+#include "gpu/kernels/device_matrix.h"
+#include "gpu/kernels/units.h"
+
+/// Products of rows of weights with activations, for the kernels that are made of them. Every warp of a block
+/// calls multiply() once with one of the block's jobs:
+///   1. codebooks go to shared memory, the first weights are on their way to registers, the others to L2;
+///   2. it waits for the kernel in front; the block brings the activations to shared memory;
+///   3. each thread takes its part of a row's columns into registers and multiplies it with row after row.
+/// Sums have one order, whichever block or warp has the row: within a unit, between the lanes of a row in
+/// halves, then between segments of 32 units in pairs.
+namespace redlite::gpu {
+
+/// What some warps of a block multiply: rows [first, end) of one matrix, or of several alike.
+struct RowJob {
+  DeviceMatrix matrix;
+  const int32_t* slots;  ///< matrix i lies slots[i] * slot_bytes behind `matrix`; nullptr: there is but one
+  uint64_t slot_bytes;
+  int n_matrices;
+  int first, end;
+  int first_warp, warps;            ///< of the block's, which have rows
+  int first_book_warp, book_warps;  ///< which fill `books`
+  int vector;       ///< number of the vector that matrix 0 is multiplied with, matrix i: i * vector_step more
+  int vector_step;
+  uint32_t sums_at;   ///< in dynamic shared memory: [segments][n_matrices][end - first]
+  uint32_t books_at;  ///< ... and room for StagedBooks
+};
+
+/// The activations of a block, and what else it reads once the kernel in front has ended.
+struct BlockInput {
+  const uint32_t* skip;  ///< the early-out flag
+  bool waited;           ///< the block has waited for the kernel in front and looked at the flag
+  bool starts_next;      ///< let_next_start() is called behind the wait and not before
+  ProductLayout layout;
+  const Codebooks* codebooks;
+  int n_vectors;
+  int n;                   ///< of a vector
+  bool floats, quantized;  ///< which of the two are wanted
+  const float* x;          ///< [n_vectors][n], or with a norm [n]
+  // The RMS norm of x, times weight:
+  const float* weight;  ///< [n]; nullptr: no norm
+  float eps;
+  float* shown;  ///< [n], the norm is written there, too; nullptr: not
+  // As another kernel has rounded it (without a norm):
+  const std::byte* rounded;  ///< [n_vectors][layout.vector_bytes]
+  const float* squares;      ///< [n / dim][n_squares]: parts of the sum of the squares of each head of dim
+                             ///< values, by whose RMS norm it is still to be multiplied; nullptr: it is not
+  int dim, n_squares;
+  /// Values that go to shared memory as they are, at most kBlockThreads.
+  struct Extra {
+    const float* from;  ///< nullptr: none
+    float* to;
+    int n;
+  } extras[2];
+};
+
+/// What a block's threads know about its products, at the beginning of dynamic shared memory: not in the
+/// threads' own memory, which would not fit into L1.
+struct ProductBlock {
+  BlockInput input;
+  RowJob jobs[2];
+  float scratch[kBlockWarps];
+};
+static_assert(sizeof(ProductBlock) <= kProductHeader);
+
+RL_DEVICE inline ProductBlock& product_block() {
+  return *simt::dynamic_shared<ProductBlock>();
+}
+
+namespace detail {
+
+/// Vector number `number` of the block's as integers.
+RL_DEVICE inline QuantizedActivations rounded_vector(const BlockInput& in, int number) {
+  return {simt::dynamic_shared<std::byte>() + kProductHeader + in.layout.vector_bytes * static_cast<uint32_t>(number),
+          in.n};
+}
+
+/// 1 / sqrt(mean of the squares + eps) of the head that value i belongs to.
+RL_DEVICE inline float head_scale(const BlockInput& in, int i) {
+  const float* squares = in.squares + i / in.dim * in.n_squares;
+  float sum = 0;
+  for (int j = 0; j < in.n_squares; ++j) sum += squares[j];
+  return simt::reciprocal_sqrt(sum / static_cast<float>(in.dim) + in.eps);
+}
+
+/// Starts to bring the norm's weights to shared memory, where n is a multiple of 4; each thread those that it
+/// will use.
+RL_DEVICE inline void start_weights(const BlockInput& in) {
+  if (in.weight == nullptr || in.n % 4 != 0) return;
+  std::byte* to = simt::dynamic_shared<std::byte>() + in.layout.weights_at;
+  for (int i = 4 * simt::thread_index(); i < in.n; i += 4 * kBlockThreads)
+    simt::copy_async16(to + sizeof(float) * i, in.weight + i);
+  simt::copy_commit();
+}
+
+RL_DEVICE inline void normalize(const BlockInput& in, float* scratch) {
+  std::byte* memory = simt::dynamic_shared<std::byte>();
+  auto* values = reinterpret_cast<float*>(memory + in.layout.floats_at);
+  QuantizedActivations rounded = rounded_vector(in, 0);
+  if (in.n % 4 == 0) {
+    float sum = 0;
+    RL_UNROLL_BY(2)
+    for (int i = 4 * simt::thread_index(); i < in.n; i += 4 * kBlockThreads) {
+      const auto x = *reinterpret_cast<const simt::F32x4*>(in.x + i);
+      *reinterpret_cast<simt::F32x4*>(values + i) = x;
+      RL_UNROLL
+      for (int j = 0; j < 4; ++j) sum = simt::fma(x.v[j], x.v[j], sum);
+    }
+    simt::copy_wait<0>();
+    const auto* weights = reinterpret_cast<const float*>(memory + in.layout.weights_at);
+    const float scale = simt::reciprocal_sqrt(block_sum(sum, scratch) / static_cast<float>(in.n) + in.eps);
+    rounded.fill_words(in.n, [&](int i) {
+      simt::F32x4 out{};
+      if (i >= in.n) return out;
+      const auto x = *reinterpret_cast<const simt::F32x4*>(values + i);
+      const auto weight = *reinterpret_cast<const simt::F32x4*>(weights + i);
+      RL_UNROLL
+      for (int j = 0; j < 4; ++j) out.v[j] = x.v[j] * scale * weight.v[j];
+      if (in.floats) *reinterpret_cast<simt::F32x4*>(values + i) = out;
+      if (in.shown != nullptr) *reinterpret_cast<simt::F32x4*>(in.shown + i) = out;
+      return out;
+    });
+  } else {
+    const float scale = rms_scale(in.x, in.n, in.eps, scratch);
+    const auto value = [&](int i) { return in.x[i] * scale * in.weight[i]; };
+    rounded.fill(in.n, value);
+    for (int i = simt::thread_index(); i < in.n; i += kBlockThreads) {
+      values[i] = value(i);
+      if (in.shown != nullptr) in.shown[i] = value(i);
+    }
+  }
+}
+
+RL_DEVICE inline void bring(const BlockInput& in) {
+  std::byte* memory = simt::dynamic_shared<std::byte>();
+  const int thread = simt::thread_index();
+  if (in.floats) {
+    auto* values = reinterpret_cast<float*>(memory + in.layout.floats_at);
+    const int stride = static_cast<int>(in.layout.float_bytes / sizeof(float));
+    for (int v = 0; v < in.n_vectors; ++v) {
+      for (int i = thread; i < in.n; i += kBlockThreads) {
+        const float value = in.x[v * in.n + i];
+        values[v * stride + i] = in.squares == nullptr ? value : value * head_scale(in, i);
+      }
+    }
+  }
+  if (in.quantized) {
+    constexpr int kAtOnce = 3;
+    const auto* from = reinterpret_cast<const simt::U32x4*>(in.rounded);
+    auto* to = reinterpret_cast<simt::U32x4*>(memory + kProductHeader);
+    const int words = in.n_vectors * static_cast<int>(in.layout.vector_bytes / sizeof(simt::U32x4));
+    const QuantizedActivations first = rounded_vector(in, 0);
+    const int strips = QuantizedActivations::strips(in.n);
+    // One vector with norms of heads: its scales and sums are multiplied on the way.
+    const int plain = in.squares == nullptr ? words : strips;
+    for (int base = thread; base < plain; base += kAtOnce * kBlockThreads) {
+      simt::U32x4 loaded[kAtOnce];
+      RL_UNROLL
+      for (int j = 0; j < kAtOnce; ++j)
+        if (base + j * kBlockThreads < plain) loaded[j] = from[base + j * kBlockThreads];
+      RL_UNROLL
+      for (int j = 0; j < kAtOnce; ++j)
+        if (base + j * kBlockThreads < plain) to[base + j * kBlockThreads] = loaded[j];
+    }
+    if (in.squares != nullptr) {
+      const auto* scales = reinterpret_cast<const float*>(from + strips);
+      for (int s = thread; s < strips; s += kBlockThreads) {
+        const bool there = s * QuantizedActivations::kStrip < in.n;
+        const float scale = there ? head_scale(in, s * QuantizedActivations::kStrip) : 0.0f;
+        first.scales()[s] = there ? scales[s] * scale : 0.0f;
+        first.sums()[s] = there ? scales[strips + s] * scale : 0.0f;
+      }
+    }
+  }
+}
+
+/// Waits and brings the activations to shared memory; false: the pass is skipped. Inlined: what is on its way
+/// to registers stays there.
+RL_DEVICE inline bool wait_for_input() {
+  const BlockInput& in = product_block().input;
+  start_weights(in);
+  if (!in.waited && simt::skipped(in.skip)) return false;
+  if (in.starts_next) simt::let_next_start();
+  RL_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const auto& extra = in.extras[i];
+    if (extra.from != nullptr && simt::thread_index() < extra.n)
+      extra.to[simt::thread_index()] = extra.from[simt::thread_index()];
+  }
+  if (in.weight != nullptr) {
+    normalize(in, product_block().scratch);
+  } else {
+    bring(in);
+  }
+  simt::sync_block();
+  return true;
+}
+
+/// Asks for rows [first, end) of a plane to be brought into L2, by one thread.
+RL_DEVICE inline void prefetch_rows(const DeviceMatrix& m, const std::byte* data, int plane, int first,
+                                    int end) {
+  constexpr uint64_t kMost = 48 << 10;  // more would only displace what is needed first
+  const uint32_t row = m.row_bytes[plane];
+  if (row == 0 || first >= end) return;
+  const uint64_t from = static_cast<uint64_t>(first) * row / 16 * 16;
+  uint64_t bytes = (static_cast<uint64_t>(end) * row + 15) / 16 * 16 - from;
+  if (bytes > kMost) bytes = kMost;
+  simt::prefetch_l2(data + m.planes.plane[plane] + from, static_cast<uint32_t>(bytes));
+}
+
+/// Where a job's matrix lies.
+RL_DEVICE inline const std::byte* data_of(const RowJob& job, int matrix) {
+  const std::byte* data = job.matrix.planes.data;
+  if (job.slots == nullptr) return data;
+  // Past L1, which may have kept the slots of a layer before.
+  return data + job.slot_bytes * simt::load_relaxed(reinterpret_cast<const uint32_t*>(job.slots) + matrix);
+}
+
+/// A unit times its activations, added up from 0.
+template <quant::Type T, typename Books>
+RL_DEVICE inline float unit_dot(const Unit<T>& unit, Books books,
+                                const UnitActivations<Unit<T>::kValues>& x) {
+  UnitValues<Unit<T>::kValues> w;
+  unit.unpack(books, w);
+  float sum = 0;
+  RL_UNROLL
+  for (int s = 0; s < UnitValues<Unit<T>::kValues>::kStrips; ++s) {
+    int dot = 0;
+    RL_UNROLL
+    for (int j = 0; j < 4; ++j) dot = simt::dot4(w.q[4 * s + j], x.q[s].v[j], dot);
+    sum = simt::fma(static_cast<float>(dot) * x.scale[s], w.scale[s], sum);
+    if constexpr (Unit<T>::kHasMin) sum = simt::fma(-w.min[s], x.sum[s], sum);
+  }
+  return sum;
+}
+
+/// A group of rows, of one of a job's matrices, that a warp has come to.
+struct RowCursor {
+  int matrix, group;
+  RL_DEVICE RowCursor(int n_matrices, int groups, int first, int step)
+      : matrix(0), group(first), n_matrices_(n_matrices), groups_(groups), step_(step) {
+    settle();
+  }
+  RL_DEVICE bool there() const { return matrix < n_matrices_; }
+  RL_DEVICE void advance() {
+    group += step_;
+    settle();
+  }
+
+ private:
+  RL_DEVICE void settle() {
+    while (group >= groups_ && matrix < n_matrices_) {
+      group -= groups_;
+      ++matrix;
+    }
+  }
+  int n_matrices_, groups_, step_;
+};
+
+/// Units that a thread has under way, by the registers they take.
+template <quant::Type T>
+inline constexpr int kAhead = sizeof(Unit<T>) <= 24   ? 3
+                              : sizeof(Unit<T>) <= 32 ? 2
+                                                      : 1;
+
+template <quant::Type T>
+RL_DEVICE inline bool multiply_quantized(int number) {
+  constexpr int kAtOnce = kAhead<T>, kValues = Unit<T>::kValues;
+  std::byte* memory = simt::dynamic_shared<std::byte>();
+  const BlockInput& in = product_block().input;
+  const RowJob& job = product_block().jobs[number];
+  const DeviceMatrix& m = job.matrix;
+  const int warp = simt::warp_index() - job.first_warp, warps = job.warps, segments = m.segments;
+  const int units = m.planes.cols / kValues, lanes = m.lanes;
+  const int lane = simt::lane_index() % lanes, row_in_group = simt::lane_index() / lanes;
+  const int group_rows = simt::kWarpSize / lanes;
+  const int groups = (job.end - job.first + group_rows - 1) / group_rows;
+  // A warp has rows of one segment (or of several, where segments are more than warps).
+  const int strands = warps > segments ? warps / segments : 1;
+  int segment = warp % (warps < segments ? warps : segments);
+  const int strand = warp / segments;
+  const bool busy = warp < warps && strand < strands;
+  const int first = job.first, rows = job.end - first, n_matrices = job.n_matrices;
+
+  PlaneMatrix planes = m.planes;
+  Unit<T> ahead[kAtOnce];
+  RowCursor coming(n_matrices, groups, strand, strands);
+  const auto fetch = [&](Unit<T>& to) {
+    if (!coming.there()) return;
+    planes.data = data_of(job, coming.matrix);
+    const int row = coming.group * group_rows + row_in_group;
+    const int unit = segment * simt::kWarpSize + lane;
+    if (row < rows && unit < units) {
+      to = Unit<T>::load(
+          planes, static_cast<uint32_t>(first + row) * static_cast<uint32_t>(units) + static_cast<uint32_t>(unit));
+    }
+    coming.advance();
+  };
+
+  StagedBooks<T>::stage(memory + job.books_at, in.codebooks, simt::warp_index() - job.first_book_warp,
+                        job.book_warps);
+  if (busy) {
+    if (warp == 0 && job.n_matrices == 1 && simt::lane_index() < kMaxPlanes && groups > kAtOnce * strands)
+      prefetch_rows(m, data_of(job, 0), simt::lane_index(), job.first, job.end);
+    RL_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) fetch(ahead[j]);
+  }
+  if (!wait_for_input()) return false;
+  if (!busy) return true;
+
+  const StagedBooks<T> books(memory + job.books_at);
+  auto* sums = reinterpret_cast<float*>(memory + job.sums_at);
+  UnitActivations<kValues> x;
+  for (;;) {
+    RowCursor at(n_matrices, groups, strand, strands);
+    int vector = -1;
+    const int unit = segment * simt::kWarpSize + lane;
+    while (at.there()) {
+      float part[kAtOnce];
+      int target[kAtOnce];  // where the sums go; -1: nowhere
+      RL_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) {
+        part[j] = 0;
+        target[j] = -1;
+        if (!at.there()) continue;
+        const int wanted = job.vector + at.matrix * job.vector_step;
+        if (wanted != vector) {
+          vector = wanted;
+          if (unit < units) {
+            x = rounded_vector(in, vector).template unit<kValues>(unit);
+          }
+        }
+        const int row = at.group * group_rows + row_in_group;
+        if (row < rows) {
+          if (unit < units) part[j] = unit_dot<T>(ahead[j], books, x);
+          target[j] = (segment * n_matrices + at.matrix) * rows + row;
+        }
+        fetch(ahead[j]);
+        at.advance();
+      }
+      for (int half = lanes / 2; half > 0; half /= 2) {
+        RL_UNROLL
+        for (int j = 0; j < kAtOnce; ++j) part[j] += simt::shuffle_xor(part[j], half);
+      }
+      RL_UNROLL
+      for (int j = 0; j < kAtOnce; ++j)
+        if (lane == 0 && target[j] >= 0) sums[target[j]] = part[j];
+    }
+    segment += warps;
+    if (segment >= segments) break;
+    coming = RowCursor(n_matrices, groups, strand, strands);
+    RL_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) fetch(ahead[j]);
+  }
+  return true;
+}
+
+/// F32, F16 and BF16: in steps of 16 bytes where rows are aligned to that, else value by value; the order of
+/// the sum is the same, 16 bytes a thread in turn.
+template <quant::Type T>
+RL_DEVICE inline bool multiply_floats(int number) {
+  using Value = std::conditional_t<T == quant::Type::F32, float, uint16_t>;
+  constexpr int kStep = 16 / sizeof(Value), kAtOnce = 8;
+  struct alignas(16) Step {
+    Value v[kStep];
+  };
+  const auto as_float = [](Value v) {
+    if constexpr (T == quant::Type::F32) {
+      return v;
+    } else if constexpr (T == quant::Type::F16) {
+      return simt::half_to_float(v);
+    } else {
+      return simt::bfloat_to_float(v);
+    }
+  };
+  std::byte* memory = simt::dynamic_shared<std::byte>();
+  const BlockInput& in = product_block().input;
+  const RowJob& job = product_block().jobs[number];
+  const DeviceMatrix& m = job.matrix;
+  const int warp = simt::warp_index() - job.first_warp, warps = job.warps;
+  const int cols = m.planes.cols, lanes = m.lanes;
+  const int lane = simt::lane_index() % lanes, row_in_group = simt::lane_index() / lanes;
+  const int group_rows = simt::kWarpSize / lanes;
+  const int rows = job.end - job.first, groups = (rows + group_rows - 1) / group_rows;
+  if (warp == 0 && job.n_matrices == 1 && simt::lane_index() == 0)
+    prefetch_rows(m, data_of(job, 0), 0, job.first, job.end);
+  if (!wait_for_input()) return false;
+  if (warp >= warps) return true;
+
+  auto* sums = reinterpret_cast<float*>(memory + job.sums_at);
+  for (int i = warp; i < job.n_matrices * groups; i += warps) {
+    const int matrix = i / groups, row = i % groups * group_rows + row_in_group;
+    const auto* x = reinterpret_cast<const float*>(
+        memory + in.layout.floats_at + in.layout.float_bytes * (job.vector + matrix * job.vector_step));
+    float sum = 0;
+    if (row < rows) {
+      const Value* w = reinterpret_cast<const Value*>(data_of(job, matrix) + m.planes.plane[0]) +
+                       static_cast<uint64_t>(job.first + row) * static_cast<uint64_t>(cols);
+      if (cols % kStep == 0) {
+        for (int base = lane * kStep; base < cols; base += kAtOnce * lanes * kStep) {
+          Step step[kAtOnce];
+          RL_UNROLL
+          for (int k = 0; k < kAtOnce; ++k) {
+            const int at = base + k * lanes * kStep;
+            if (at < cols) step[k] = simt::load_once(reinterpret_cast<const Step*>(w + at));
+          }
+          RL_UNROLL
+          for (int k = 0; k < kAtOnce; ++k) {
+            const int at = base + k * lanes * kStep;
+            if (at < cols) {
+              RL_UNROLL
+              for (int j = 0; j < kStep; ++j) sum = simt::fma(as_float(step[k].v[j]), x[at + j], sum);
+            }
+          }
+        }
+      } else {
+        for (int base = lane * kStep; base < cols; base += lanes * kStep) {
+          for (int j = base; j < cols && j < base + kStep; ++j)
+            sum = simt::fma(as_float(simt::load_cached(w + j)), x[j], sum);
+        }
+      }
+    }
+    sum = simt::warp_sum(sum, lanes);
+    if (lane == 0 && row < rows) sums[matrix * rows + row] = sum;
+  }
+  return true;
+}
+
+// Not inlined: 23 types in every kernel would take nvcc minutes.
+template <quant::Type T>
+RL_NOINLINE static RL_DEVICE bool multiply(int number) {
+  if constexpr (takes_floats(T)) {
+    return multiply_floats<T>(number);
+  } else {
+    return multiply_quantized<T>(number);
+  }
+}
+
+}  // namespace detail
+
+/// Does this warp's part of product_block().jobs[number], which a thread has filled in before a sync_block(),
+/// as product_block().input; another one comes before the sums are read. False: the pass is skipped, nothing
+/// was computed.
+RL_DEVICE inline bool multiply(int number) {
+  switch (product_block().jobs[number].matrix.type) {
+#define RL_CASE(T)     \
+  case quant::Type::T: \
+    return detail::multiply<quant::Type::T>(number);
+    RL_FOR_EACH_TYPE(RL_CASE)
+#undef RL_CASE
+  }
+  return false;
+}
+
+/// The sum of a row's segments, behind multiply() and a barrier: pairs, pairs of pairs, ...
+RL_DEVICE inline float row_sum(const DeviceMatrix& m, const float* sums, int n_matrices, int rows, int matrix,
+                               int row) {
+  const auto segment = [&](int s) { return sums[(s * n_matrices + matrix) * rows + row]; };
+  if (m.segments == 1) return segment(0);
+  if (m.segments == 2) return segment(0) + segment(1);
+  float whole[8];  // sums of 1, 2, 4, ... segments that wait for as many more
+  float sum = 0;
+  for (int s = 0; s < m.segments; ++s) {
+    sum = segment(s);
+    int level = 0;
+    for (int before = s; before % 2 == 1; before /= 2) sum = whole[level++] + sum;
+    whole[level] = sum;
+  }
+  // What is behind the last segment is zero.
+  int level = 0;
+  int left = m.segments;
+  while (left % 2 == 0) {
+    left /= 2;
+    ++level;
+  }
+  sum = whole[level];
+  for (left /= 2, ++level; left != 0; left /= 2, ++level)
+    if (left % 2 == 1) sum = whole[level] + sum;
+  return sum;
+}
+
+}  // namespace redlite::gpu
