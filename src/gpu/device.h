@@ -108,7 +108,11 @@ class Stream {
   template <typename K>
   void launch(const Shape& shape, const typename K::Params& params) {
     static_assert(std::is_trivially_copyable_v<typename K::Params> && sizeof(typename K::Params) <= 4000);
-    launch_kernel(kernel<K>(), shape, &params);
+    if constexpr (requires { typename K::PartOf; }) {
+      launch<typename K::PartOf>(shape, K::PartOf::of(params));
+    } else {
+      launch_kernel(kernel<K>(), shape, &params);
+    }
   }
 
   /// Copies between device, page-locked and pageable host memory, whichever the addresses are. Host memory

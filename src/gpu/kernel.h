@@ -25,6 +25,9 @@
 ///     template
 ///
 ///     stream.launch<Scale>({.grid = {blocks}, .threads = 128}, {.x = x, .y = y, .n = n});
+///
+/// Kernels that share much of their code can be one: each has kName and Params, and as PartOf the kernel that
+/// runs it, whose function of(params) makes its own Params of theirs.
 #ifdef __CUDACC__
 #define RL_DEVICE __device__
 // Always inlined into the kernel: of any other __device__ function with external linkage nvcc leaves an empty

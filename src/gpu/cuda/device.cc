@@ -1,7 +1,7 @@
 #include <cuda_runtime_api.h>
 
-#include <cstdlib>
-#include <set>
+#include <algorithm>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -59,7 +59,8 @@ class CudaEvent : public Event {
 
 class CudaStream : public Stream {
  public:
-  explicit CudaStream(const Device& device) : device_(device) {
+  CudaStream(const Device& device, std::map<const void*, size_t>& allowed_shared)
+      : device_(device), allowed_shared_(allowed_shared) {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream");
   }
   ~CudaStream() override {
@@ -150,15 +151,13 @@ class CudaStream : public Stream {
       config.attrs = &early;
       config.numAttrs = 1;
     }
-    if (shape.dynamic_shared > (size_t{32} << 10)) {
+    // Raised only: a captured launch needs it again whenever it runs.
+    size_t& allowed = allowed_shared_[kernel.cuda];
+    if (shape.dynamic_shared > std::max(allowed, size_t{32} << 10)) {
       check(cudaFuncSetAttribute(kernel.cuda, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shape.dynamic_shared)),
             kernel.name);
-    }
-    if (std::getenv("RL_CARVE") == nullptr && prepared_.insert(kernel.cuda).second) {
-      check(cudaFuncSetAttribute(kernel.cuda, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared),
-            kernel.name);
+      allowed = shape.dynamic_shared;
     }
     void* arguments[] = {const_cast<void*>(params)};
     const cudaError_t result = cudaLaunchKernelExC(&config, kernel.cuda, arguments);
@@ -173,7 +172,7 @@ class CudaStream : public Stream {
  private:
   const Device& device_;
   cudaStream_t stream_ = nullptr;
-  std::set<const void*> prepared_;
+  std::map<const void*, size_t>& allowed_shared_;
 };
 
 class CudaDevice : public Device {
@@ -208,7 +207,7 @@ class CudaDevice : public Device {
     check(cudaMemGetInfo(&free, &total), "the device's free memory");
     return free;
   }
-  std::unique_ptr<Stream> create_stream() override { return std::make_unique<CudaStream>(*this); }
+  std::unique_ptr<Stream> create_stream() override { return std::make_unique<CudaStream>(*this, allowed_shared_); }
   std::unique_ptr<Event> create_event() override { return std::make_unique<CudaEvent>(); }
 
  protected:
@@ -240,6 +239,9 @@ class CudaDevice : public Device {
     return on_device;
   }
   void do_unregister(void* address, size_t) noexcept override { (void)cudaHostUnregister(address); }
+
+ private:
+  std::map<const void*, size_t> allowed_shared_;  ///< dynamic shared memory that a kernel may have by now
 };
 
 }  // namespace

@@ -233,6 +233,16 @@ __device__ inline void fence_system() {
   __threadfence_system();
 }
 
+using SharedAddress = uint32_t;
+__device__ inline SharedAddress shared_address(const void* shared) {
+  return static_cast<SharedAddress>(__cvta_generic_to_shared(shared));
+}
+__device__ inline uint32_t load_shared(SharedAddress address) {
+  uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address));
+  return value;
+}
+
 __device__ inline void copy_async16(void* shared, const void* global) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
@@ -297,6 +307,11 @@ __device__ inline int dot4(uint32_t a, uint32_t b, int c) {
 }
 __device__ inline uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   return __byte_perm(a, b, selector);
+}
+__device__ inline uint32_t select_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+  uint32_t out;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(selector));
+  return out;
 }
 __device__ inline uint32_t subtract_bytes(uint32_t a, uint32_t b) {
   return __vsub4(a, b);

@@ -277,6 +277,15 @@ inline void fence_system() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
+/// An address in shared memory as loads take it: sums are computed in it, not in the 64 bits of a pointer.
+using SharedAddress = uintptr_t;
+inline SharedAddress shared_address(const void* shared) {
+  return reinterpret_cast<uintptr_t>(shared);
+}
+inline uint32_t load_shared(SharedAddress address) {
+  return *reinterpret_cast<const uint32_t*>(address);
+}
+
 /// Copies 16 bytes from global to shared memory in the background (both aligned). A group is what a thread
 /// copied since its last copy_commit(); copy_wait<N>() waits for all but its N youngest groups, and other
 /// threads see the bytes after a barrier behind that. The emulator copies at once.
@@ -354,6 +363,10 @@ inline uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
     result |= static_cast<uint32_t>((both >> (8 * ((selector >> (4 * i)) & 7))) & 0xff) << (8 * i);
   }
   return result;
+}
+/// The same of a selector whose low four nibbles are below 8, in one instruction.
+inline uint32_t select_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+  return permute_bytes(a, b, selector & 0xffffu);
 }
 /// Bytes of a minus bytes of b, each modulo 256.
 inline uint32_t subtract_bytes(uint32_t a, uint32_t b) {

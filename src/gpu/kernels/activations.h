@@ -107,6 +107,7 @@ class QuantizedActivations {
   template <typename Value>
   RL_DEVICE void fill(int n, Value value) {
     const int words = strips(n) * 4;
+    RL_UNROLL_BY(1)
     for (int base = 0; base < words; base += kBlockThreads) {
       const int word = base + simt::thread_index();
       simt::F32x4 v;
@@ -118,7 +119,7 @@ class QuantizedActivations {
   template <typename Value4>
   RL_DEVICE void fill_words(int n, Value4 value4) {
     const int words = strips(n) * 4;
-    RL_UNROLL_BY(2)
+    RL_UNROLL_BY(1)
     for (int base = 0; base < words; base += kBlockThreads) {
       const int word = base + simt::thread_index();
       fill_word(word, words, value4(4 * word));

@@ -29,8 +29,7 @@ class StagedBooks {
 
   /// In `memory` of kBytes, 16-byte aligned.
   RL_DEVICE explicit StagedBooks(std::byte* memory)
-      : words_(reinterpret_cast<const uint32_t*>(memory) +
-               static_cast<uint32_t>(simt::lane_index()) % kCopies) {}
+      : base_(simt::shared_address(memory) + 4 * (static_cast<uint32_t>(simt::lane_index()) % kCopies)) {}
 
   /// Fills `memory` by warp number `warp` of `warps` that do so; a sync_block() comes before the first
   /// look-up.
@@ -44,8 +43,10 @@ class StagedBooks {
     }
   }
 
-  RL_DEVICE uint32_t look_up(uint32_t i) const { return words_[i * kCopies]; }
-  RL_DEVICE uint32_t look_up_signs(uint32_t i) const { return words_[(kEntries + i) * kCopies]; }
+  RL_DEVICE uint32_t look_up(uint32_t i) const { return simt::load_shared(base_ + i * (4 * kCopies)); }
+  RL_DEVICE uint32_t look_up_signs(uint32_t i) const {
+    return simt::load_shared(base_ + 4 * kEntries * kCopies + i * (4 * kCopies));
+  }
 
  private:
   static RL_DEVICE uint32_t entry(const Codebooks* from, uint32_t i) {
@@ -60,7 +61,7 @@ class StagedBooks {
     return 0;
   }
 
-  const uint32_t* words_;
+  simt::SharedAddress base_;
 };
 
 namespace detail {

@@ -18,6 +18,7 @@ struct DeltaHead {
 /// answer does: its squares are left for the product that follows. Grid: {n_v_heads, slices}.
 struct DeltaStep {
   static constexpr const char* kName = "delta_step";
+  static constexpr int kThreads = 256, kBlocksOfMultiprocessor = 3;
   static constexpr int kColumns = 32;
   static constexpr int kMaxDim = 128;
   static constexpr int kMaxTaps = 4;

@@ -3,7 +3,7 @@
 #include "gpu/codebooks.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/device_matrix.h"
-#include "gpu/kernels/step.h"
+#include "gpu/kernels/products.h"
 
 namespace redlite::gpu {
 
@@ -28,9 +28,10 @@ struct LayerExperts {
 /// floats and rounded to 8 bits. Grid: {blocks(), n_all, n_tokens}.
 struct ExpertsGateUp {
   static constexpr const char* kName = "experts_gate_up";
-  static constexpr int kThreads = kStepThreads, kBlocksOfMultiprocessor = 3;
+  using PartOf = Products;
   static constexpr int kRows = 16;  ///< of a block: a strip of what is rounded
   struct Params {
+    static constexpr auto kWhat = Products::What::gate_up;
     LayerExperts experts;
     const float* input;         // [n_tokens][n]
     const std::byte* rounded;   // [n_tokens][rounded_bytes(n)]
@@ -43,8 +44,6 @@ struct ExpertsGateUp {
     ProductLayout layout;
     const uint32_t* skip = nullptr;  // the early-out flag
   };
-  struct Shared;
-  static RL_RUN void run(const Params& p, Shared& shared);
   static uint32_t blocks(int rows) { return static_cast<uint32_t>((rows + kRows - 1) / kRows); }
   static ProductLayout layout(const LayerExperts& experts, int n);
 };
@@ -53,10 +52,11 @@ struct ExpertsGateUp {
 /// {blocks(), n_tokens}.
 struct ExpertsDown {
   static constexpr const char* kName = "experts_down";
-  static constexpr int kThreads = kStepThreads, kBlocksOfMultiprocessor = 3;
+  using PartOf = Products;
   static constexpr int kRows = 8;         ///< of a block
   static constexpr int kMaxExperts = 32;  ///< n_all
   struct Params {
+    static constexpr auto kWhat = Products::What::down;
     LayerExperts experts;
     const float* hidden;              // [n_tokens][n_all][hidden_stride]
     const std::byte* hidden_rounded;  // [n_tokens][n_all][rounded_bytes(hidden_stride)]
@@ -70,8 +70,6 @@ struct ExpertsDown {
     ProductLayout layout;
     const uint32_t* skip = nullptr;  // the early-out flag
   };
-  struct Shared;
-  static RL_RUN void run(const Params& p, Shared& shared);
   static uint32_t blocks(int rows) { return static_cast<uint32_t>((rows + kRows - 1) / kRows); }
   static ProductLayout layout(const LayerExperts& experts, int hidden_stride);
 };

@@ -6,11 +6,12 @@
 #include "gpu/kernels/device_matrix.h"
 #include "gpu/kernels/units.h"
 
-/// Products of rows of weights with activations, for the kernels that are made of them. Every warp of a block
-/// calls multiply() once with one of the block's jobs:
-///   1. codebooks go to shared memory, the first weights are on their way to registers, the others to L2;
-///   2. it waits for the kernel in front; the block brings the activations to shared memory;
-///   3. each thread takes its part of a row's columns into registers and multiplies it with row after row.
+/// Products of rows of weights with activations, for the kernels that are made of them. A block's warps have one
+/// or two jobs, and do
+///   start(job)         before the kernel in front has ended: codebooks to shared memory, weights to L2;
+///   wait_for_input()   waits for it and brings the activations to shared memory;
+///   multiply(job)      each thread takes its part of a row's columns into registers and multiplies it with row
+///                      after row.
 /// Sums have one order, whichever block or warp has the row: within a unit, between the lanes of a row in
 /// halves, then between segments of 32 units in pairs.
 namespace redlite::gpu {
@@ -83,6 +84,7 @@ RL_DEVICE inline QuantizedActivations rounded_vector(const BlockInput& in, int n
 RL_DEVICE inline float head_scale(const BlockInput& in, int i) {
   const float* squares = in.squares + i / in.dim * in.n_squares;
   float sum = 0;
+  RL_UNROLL_BY(1)
   for (int j = 0; j < in.n_squares; ++j) sum += squares[j];
   return simt::reciprocal_sqrt(sum / static_cast<float>(in.dim) + in.eps);
 }
@@ -128,6 +130,7 @@ RL_DEVICE inline void normalize(const BlockInput& in, float* scratch) {
     const float scale = rms_scale(in.x, in.n, in.eps, scratch);
     const auto value = [&](int i) { return in.x[i] * scale * in.weight[i]; };
     rounded.fill(in.n, value);
+    RL_UNROLL_BY(1)
     for (int i = simt::thread_index(); i < in.n; i += kBlockThreads) {
       values[i] = value(i);
       if (in.shown != nullptr) in.shown[i] = value(i);
@@ -141,7 +144,9 @@ RL_DEVICE inline void bring(const BlockInput& in) {
   if (in.floats) {
     auto* values = reinterpret_cast<float*>(memory + in.layout.floats_at);
     const int stride = static_cast<int>(in.layout.float_bytes / sizeof(float));
+    RL_UNROLL_BY(1)
     for (int v = 0; v < in.n_vectors; ++v) {
+      RL_UNROLL_BY(1)
       for (int i = thread; i < in.n; i += kBlockThreads) {
         const float value = in.x[v * in.n + i];
         values[v * stride + i] = in.squares == nullptr ? value : value * head_scale(in, i);
@@ -168,6 +173,7 @@ RL_DEVICE inline void bring(const BlockInput& in) {
     }
     if (in.squares != nullptr) {
       const auto* scales = reinterpret_cast<const float*>(from + strips);
+      RL_UNROLL_BY(1)
       for (int s = thread; s < strips; s += kBlockThreads) {
         const bool there = s * QuantizedActivations::kStrip < in.n;
         const float scale = there ? head_scale(in, s * QuantizedActivations::kStrip) : 0.0f;
@@ -176,28 +182,6 @@ RL_DEVICE inline void bring(const BlockInput& in) {
       }
     }
   }
-}
-
-/// Waits and brings the activations to shared memory; false: the pass is skipped. Inlined: what is on its way
-/// to registers stays there.
-RL_DEVICE inline bool wait_for_input() {
-  const BlockInput& in = product_block().input;
-  start_weights(in);
-  if (!in.waited && simt::skipped(in.skip)) return false;
-  if (in.starts_next) simt::let_next_start();
-  RL_UNROLL
-  for (int i = 0; i < 2; ++i) {
-    const auto& extra = in.extras[i];
-    if (extra.from != nullptr && simt::thread_index() < extra.n)
-      extra.to[simt::thread_index()] = extra.from[simt::thread_index()];
-  }
-  if (in.weight != nullptr) {
-    normalize(in, product_block().scratch);
-  } else {
-    bring(in);
-  }
-  simt::sync_block();
-  return true;
 }
 
 /// Asks for rows [first, end) of a plane to be brought into L2, by one thread.
@@ -218,6 +202,14 @@ RL_DEVICE inline const std::byte* data_of(const RowJob& job, int matrix) {
   if (job.slots == nullptr) return data;
   // Past L1, which may have kept the slots of a layer before.
   return data + job.slot_bytes * simt::load_relaxed(reinterpret_cast<const uint32_t*>(job.slots) + matrix);
+}
+
+/// The job's rows of all its matrices to L2: a thread for each of their planes. Little of it, and nothing at
+/// all of what is behind: that would only displace what is needed first.
+RL_DEVICE inline void prefetch(const RowJob& job) {
+  const int thread = simt::thread_index() - job.first_warp * simt::kWarpSize;
+  for (int i = thread; i < job.n_matrices * kMaxPlanes; i += job.warps * simt::kWarpSize)
+    prefetch_rows(job.matrix, data_of(job, i / kMaxPlanes), i % kMaxPlanes, job.first, job.end);
 }
 
 /// A unit times its activations, added up from 0.
@@ -263,12 +255,10 @@ struct RowCursor {
 
 /// Units that a thread has under way, by the registers they take.
 template <quant::Type T>
-inline constexpr int kAhead = sizeof(Unit<T>) <= 24   ? 3
-                              : sizeof(Unit<T>) <= 32 ? 2
-                                                      : 1;
+inline constexpr int kAhead = sizeof(Unit<T>) <= 32 ? 2 : 1;
 
 template <quant::Type T>
-RL_DEVICE inline bool multiply_quantized(int number) {
+RL_DEVICE inline void multiply_quantized(int number) {
   constexpr int kAtOnce = kAhead<T>, kValues = Unit<T>::kValues;
   std::byte* memory = simt::dynamic_shared<std::byte>();
   const BlockInput& in = product_block().input;
@@ -301,17 +291,9 @@ RL_DEVICE inline bool multiply_quantized(int number) {
     coming.advance();
   };
 
-  StagedBooks<T>::stage(memory + job.books_at, in.codebooks, simt::warp_index() - job.first_book_warp,
-                        job.book_warps);
-  if (busy) {
-    if (warp == 0 && job.n_matrices == 1 && simt::lane_index() < kMaxPlanes && groups > kAtOnce * strands)
-      prefetch_rows(m, data_of(job, 0), simt::lane_index(), job.first, job.end);
-    RL_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) fetch(ahead[j]);
-  }
-  if (!wait_for_input()) return false;
-  if (!busy) return true;
-
+  if (!busy) return;
+  RL_UNROLL
+  for (int j = 0; j < kAtOnce; ++j) fetch(ahead[j]);
   const StagedBooks<T> books(memory + job.books_at);
   auto* sums = reinterpret_cast<float*>(memory + job.sums_at);
   UnitActivations<kValues> x;
@@ -356,15 +338,14 @@ RL_DEVICE inline bool multiply_quantized(int number) {
     RL_UNROLL
     for (int j = 0; j < kAtOnce; ++j) fetch(ahead[j]);
   }
-  return true;
 }
 
 /// F32, F16 and BF16: in steps of 16 bytes where rows are aligned to that, else value by value; the order of
 /// the sum is the same, 16 bytes a thread in turn.
 template <quant::Type T>
-RL_DEVICE inline bool multiply_floats(int number) {
+RL_DEVICE inline void multiply_floats(int number) {
   using Value = std::conditional_t<T == quant::Type::F32, float, uint16_t>;
-  constexpr int kStep = 16 / sizeof(Value), kAtOnce = 8;
+  constexpr int kStep = 16 / sizeof(Value), kAtOnce = 4;
   struct alignas(16) Step {
     Value v[kStep];
   };
@@ -386,11 +367,7 @@ RL_DEVICE inline bool multiply_floats(int number) {
   const int lane = simt::lane_index() % lanes, row_in_group = simt::lane_index() / lanes;
   const int group_rows = simt::kWarpSize / lanes;
   const int rows = job.end - job.first, groups = (rows + group_rows - 1) / group_rows;
-  if (warp == 0 && job.n_matrices == 1 && simt::lane_index() == 0)
-    prefetch_rows(m, data_of(job, 0), 0, job.first, job.end);
-  if (!wait_for_input()) return false;
-  if (warp >= warps) return true;
-
+  if (warp >= warps) return;
   auto* sums = reinterpret_cast<float*>(memory + job.sums_at);
   for (int i = warp; i < job.n_matrices * groups; i += warps) {
     const int matrix = i / groups, row = i % groups * group_rows + row_in_group;
@@ -427,25 +404,63 @@ RL_DEVICE inline bool multiply_floats(int number) {
     sum = simt::warp_sum(sum, lanes);
     if (lane == 0 && row < rows) sums[matrix * rows + row] = sum;
   }
-  return true;
 }
 
-// Not inlined: 23 types in every kernel would take nvcc minutes.
+// Not inlined: 23 types in one kernel would take nvcc minutes.
 template <quant::Type T>
-RL_NOINLINE static RL_DEVICE bool multiply(int number) {
+RL_NOINLINE static RL_DEVICE void multiply(int number) {
   if constexpr (takes_floats(T)) {
-    return multiply_floats<T>(number);
+    multiply_floats<T>(number);
   } else {
-    return multiply_quantized<T>(number);
+    multiply_quantized<T>(number);
   }
+}
+
+template <quant::Type T>
+RL_DEVICE inline void stage_books(const RowJob& job) {
+  StagedBooks<T>::stage(simt::dynamic_shared<std::byte>() + job.books_at, product_block().input.codebooks,
+                        simt::warp_index() - job.first_book_warp, job.book_warps);
 }
 
 }  // namespace detail
 
-/// Does this warp's part of product_block().jobs[number], which a thread has filled in before a sync_block(),
-/// as product_block().input; another one comes before the sums are read. False: the pass is skipped, nothing
-/// was computed.
-RL_DEVICE inline bool multiply(int number) {
+/// Begins with product_block().jobs[number], which a thread has filled in before a sync_block(), as
+/// product_block().input.
+RL_DEVICE inline void start(int number) {
+  const RowJob& job = product_block().jobs[number];
+  detail::start_weights(product_block().input);
+  detail::prefetch(job);
+  switch (job.matrix.type) {
+#define RL_CASE(T)     \
+  case quant::Type::T: \
+    if constexpr (StagedBooks<quant::Type::T>::kBytes > 0) detail::stage_books<quant::Type::T>(job); \
+    return;
+    RL_FOR_EACH_TYPE(RL_CASE)
+#undef RL_CASE
+  }
+}
+
+/// Waits and brings the activations to shared memory; false: the pass is skipped.
+RL_DEVICE inline bool wait_for_input() {
+  const BlockInput& in = product_block().input;
+  if (!in.waited && simt::skipped(in.skip)) return false;
+  if (in.starts_next) simt::let_next_start();
+  for (int i = 0; i < 2; ++i) {
+    const auto& extra = in.extras[i];
+    if (extra.from != nullptr && simt::thread_index() < extra.n)
+      extra.to[simt::thread_index()] = extra.from[simt::thread_index()];
+  }
+  if (in.weight != nullptr) {
+    detail::normalize(in, product_block().scratch);
+  } else {
+    detail::bring(in);
+  }
+  simt::sync_block();
+  return true;
+}
+
+/// This warp's part of the job; a sync_block() comes before the sums are read.
+RL_DEVICE inline void multiply(int number) {
   switch (product_block().jobs[number].matrix.type) {
 #define RL_CASE(T)     \
   case quant::Type::T: \
@@ -453,10 +468,9 @@ RL_DEVICE inline bool multiply(int number) {
     RL_FOR_EACH_TYPE(RL_CASE)
 #undef RL_CASE
   }
-  return false;
 }
 
-/// The sum of a row's segments, behind multiply() and a barrier: pairs, pairs of pairs, ...
+/// The sum of a row's segments: pairs, pairs of pairs, ...
 RL_DEVICE inline float row_sum(const DeviceMatrix& m, const float* sums, int n_matrices, int rows, int matrix,
                                int row) {
   const auto segment = [&](int s) { return sums[(s * n_matrices + matrix) * rows + row]; };

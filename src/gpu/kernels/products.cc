@@ -6,22 +6,27 @@
 
 namespace redlite::gpu {
 
-struct Project::Shared {
-  float before[kBlockThreads];
-};
-struct ExpertsGateUp::Shared {};
-struct ExpertsDown::Shared {
-  float shares[kMaxExperts];
-  float before[kRows];
+struct Products::Shared {
+  float before[kBlockThreads];  // what the results are added to
+  float shares[ExpertsDown::kMaxExperts];
 };
 
-RL_RUN void Project::run(const Params& p, Shared& shared) {
+namespace {
+
+/// The part of a projection that the block has.
+RL_DEVICE inline int part_of_block(const Project::Params& p) {
+  const int block = static_cast<int>(simt::block_index().x);
+  int part = 0;
+  while (part + 1 < p.n_parts && block >= p.parts[part + 1].first_block) ++part;
+  return part;
+}
+
+/// Fills product_block() in and gives the number of this warp's job; -1: the block has nothing to do.
+RL_DEVICE inline int prepare(const Project::Params& p, Products::Shared& shared) {
   const int token = static_cast<int>(simt::block_index().y), block = static_cast<int>(simt::block_index().x);
   const int thread = simt::thread_index();
   simt::let_next_start();
-  int part = 0;
-  while (part + 1 < p.n_parts && block >= p.parts[part + 1].first_block) ++part;
-  const ProjectPart& at = p.parts[part];
+  const ProjectPart& at = p.parts[part_of_block(p)];
   const int first = (block - at.first_block) * at.block_rows;
   const int rows = at.matrix.planes.rows - first < at.block_rows ? at.matrix.planes.rows - first : at.block_rows;
   const auto row = static_cast<size_t>(token);
@@ -59,18 +64,25 @@ RL_RUN void Project::run(const Params& p, Shared& shared) {
     }
     if (p.residual != nullptr) in.extras[0] = {p.residual + y_first, shared.before, rows};
   }
-  simt::sync_block();
-  if (!multiply(0)) return;
-  simt::sync_block();
+  return 0;
+}
+
+RL_DEVICE inline void finish(const Project::Params& p, const Products::Shared& shared) {
+  const ProjectPart& at = p.parts[part_of_block(p)];
+  const RowJob& job = product_block().jobs[0];
+  const int rows = job.end - job.first;
+  const size_t y_first =
+      static_cast<size_t>(simt::block_index().y) * p.y_stride + static_cast<size_t>(at.out + job.first);
   const auto* sums = reinterpret_cast<const float*>(simt::dynamic_shared<std::byte>() + p.layout.sums_at);
-  for (int i = thread; i < rows; i += kBlockThreads) {
-    const float sum = row_sum(at.matrix, sums, 1, rows, 0, i);
+  for (int i = simt::thread_index(); i < rows; i += kBlockThreads) {
+    const float sum = row_sum(job.matrix, sums, 1, rows, 0, i);
     if (p.y != nullptr) p.y[y_first + i] = sum;
     if (p.residual != nullptr) p.residual[y_first + i] = shared.before[i] + sum;
   }
 }
 
-RL_RUN void ExpertsGateUp::run(const Params& p, Shared&) {
+RL_DEVICE inline int prepare(const ExpertsGateUp::Params& p, Products::Shared&) {
+  constexpr int kRows = ExpertsGateUp::kRows;
   const int first = static_cast<int>(simt::block_index().x) * kRows;
   // The shared expert first: its weights need not wait for the router.
   const int number = p.experts.n_all() - 1 - static_cast<int>(simt::block_index().y);
@@ -81,7 +93,7 @@ RL_RUN void ExpertsGateUp::run(const Params& p, Shared&) {
   const int rows = ff - first < kRows ? ff - first : kRows;
   if (rows <= 0) {
     simt::wait_for_previous();
-    return;
+    return -1;
   }
 
   // Half of the warps have the rows of gate, half those of up.
@@ -121,21 +133,28 @@ RL_RUN void ExpertsGateUp::run(const Params& p, Shared&) {
   }
   // ExpertsDown looks at the slots before it waits: it may start only when this kernel no longer waits.
   if (routed) {
-    if (simt::skipped(p.skip)) return;
+    if (simt::skipped(p.skip)) return -1;
     simt::let_next_start();
   }
-  simt::sync_block();
-  if (!multiply(has_up ? 1 : 0)) return;
-  simt::sync_block();
-  if (warp != 0) return;
-  const int lane = simt::lane_index();
+  return has_up ? 1 : 0;
+}
+
+RL_DEVICE inline void finish(const ExpertsGateUp::Params& p, const Products::Shared&) {
+  if (simt::warp_index() != 0) return;
+  constexpr int kRows = ExpertsGateUp::kRows;
+  const int number = p.experts.n_all() - 1 - static_cast<int>(simt::block_index().y);
+  const int token = static_cast<int>(simt::block_index().z), lane = simt::lane_index();
+  const RowJob& gate_job = product_block().jobs[0];
+  const RowJob& up_job = product_block().jobs[1];
+  const int first = gate_job.first, rows = gate_job.end - first;
   const std::byte* memory = simt::dynamic_shared<std::byte>();
   float value = 0;
   const size_t vector = static_cast<size_t>(token) * p.experts.n_all() + number;
   if (lane < rows) {
-    const float gate =
-        row_sum(matrices.gate, reinterpret_cast<const float*>(memory + gate_sums), 1, rows, 0, lane);
-    value = silu(gate) * row_sum(matrices.up, reinterpret_cast<const float*>(memory + up_sums), 1, rows, 0, lane);
+    const auto sum = [&](const RowJob& job) {
+      return row_sum(job.matrix, reinterpret_cast<const float*>(memory + job.sums_at), 1, rows, 0, lane);
+    };
+    value = silu(sum(gate_job)) * sum(up_job);
     p.hidden[vector * p.hidden_stride + first + lane] = value;
   }
   QuantizedActivations(p.hidden_rounded + vector * QuantizedActivations::bytes(p.hidden_stride),
@@ -143,10 +162,11 @@ RL_RUN void ExpertsGateUp::run(const Params& p, Shared&) {
       .put(first + lane, value, lane < kRows);
 }
 
-RL_RUN void ExpertsDown::run(const Params& p, Shared& shared) {
+RL_DEVICE inline int prepare(const ExpertsDown::Params& p, Products::Shared& shared) {
+  constexpr int kRows = ExpertsDown::kRows;
   const int first = static_cast<int>(simt::block_index().x) * kRows;
   const int token = static_cast<int>(simt::block_index().y);
-  const int thread = simt::thread_index(), warp = simt::warp_index();
+  const int warp = simt::warp_index();
   const int n_all = p.experts.n_all(), n_used = p.experts.n_used;
   const int rows = p.n - first < kRows ? p.n - first : kRows;
   simt::let_next_start();
@@ -189,26 +209,54 @@ RL_RUN void ExpertsDown::run(const Params& p, Shared& shared) {
     in.extras[0] = {p.shares + static_cast<size_t>(token) * n_all, shared.shares, n_all};
     in.extras[1] = {p.residual + at, shared.before, rows};
   }
-  simt::sync_block();
-  if (!multiply(routed ? 0 : 1)) return;
-  simt::sync_block();
+  return routed ? 0 : 1;
+}
+
+RL_DEVICE inline void finish(const ExpertsDown::Params& p, const Products::Shared& shared) {
+  const int thread = simt::thread_index(), n_used = p.experts.n_used;
+  const RowJob& job = product_block().jobs[0];
+  const RowJob& shared_job = product_block().jobs[1];
+  const int rows = job.end - job.first;
+  const size_t at = static_cast<size_t>(simt::block_index().y) * p.n + static_cast<size_t>(job.first);
   if (thread < rows) {
     const std::byte* memory = simt::dynamic_shared<std::byte>();
-    const auto* sums = reinterpret_cast<const float*>(memory + p.layout.sums_at);
+    const auto* sums = reinterpret_cast<const float*>(memory + job.sums_at);
     float sum = 0;
     for (int i = 0; i < n_used; ++i)
-      sum = simt::fma(shared.shares[i], row_sum(down, sums, n_used, rows, i, thread), sum);
+      sum = simt::fma(shared.shares[i], row_sum(job.matrix, sums, n_used, rows, i, thread), sum);
     if (p.experts.has_shared) {
-      sums = reinterpret_cast<const float*>(memory + shared_sums);
-      sum = simt::fma(shared.shares[n_used], row_sum(shared_down, sums, 1, rows, 0, thread), sum);
+      sums = reinterpret_cast<const float*>(memory + shared_job.sums_at);
+      sum = simt::fma(shared.shares[n_used], row_sum(shared_job.matrix, sums, 1, rows, 0, thread), sum);
     }
     p.residual[at + thread] = shared.before[thread] + sum;
     if (p.shown != nullptr) p.shown[at + thread] = sum;
   }
 }
 
-RL_KERNEL(Project);
-RL_KERNEL(ExpertsGateUp);
-RL_KERNEL(ExpertsDown);
+}  // namespace
+
+RL_RUN void Products::run(const Params& p, Shared& shared) {
+  const auto& project = *reinterpret_cast<const Project::Params*>(p.of_part);
+  const auto& gate_up = *reinterpret_cast<const ExpertsGateUp::Params*>(p.of_part);
+  const auto& down = *reinterpret_cast<const ExpertsDown::Params*>(p.of_part);
+  const int job = p.what == What::project   ? prepare(project, shared)
+                  : p.what == What::gate_up ? prepare(gate_up, shared)
+                                            : prepare(down, shared);
+  if (job < 0) return;
+  simt::sync_block();
+  start(job);
+  if (!wait_for_input()) return;
+  multiply(job);
+  simt::sync_block();
+  if (p.what == What::project) {
+    finish(project, shared);
+  } else if (p.what == What::gate_up) {
+    finish(gate_up, shared);
+  } else {
+    finish(down, shared);
+  }
+}
+
+RL_KERNEL(Products);
 
 }  // namespace redlite::gpu

@@ -5,7 +5,7 @@
 #include "gpu/codebooks.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/device_matrix.h"
-#include "gpu/kernels/step.h"
+#include "gpu/kernels/products.h"
 
 namespace redlite::gpu {
 
@@ -39,8 +39,9 @@ inline constexpr int kMaxProjectParts = 4;
 /// rows of one matrix. Every block makes the input's norm anew, so that it costs no launch of its own.
 struct Project {
   static constexpr const char* kName = "project";
-  static constexpr int kThreads = kStepThreads, kBlocksOfMultiprocessor = 3;
+  using PartOf = Products;
   struct Params {
+    static constexpr auto kWhat = Products::What::project;
     ProjectInput input;
     ProjectPart parts[kMaxProjectParts];
     int n_parts;
@@ -51,8 +52,6 @@ struct Project {
     ProductLayout layout;
     const uint32_t* skip = nullptr;  // the early-out flag
   };
-  struct Shared;
-  static RL_RUN void run(const Params& p, Shared& shared);
 };
 
 /// Matrices multiplied with one input in one launch.

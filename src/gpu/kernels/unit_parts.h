@@ -25,7 +25,7 @@ struct Unit;
 
 namespace detail {
 
-using simt::permute_bytes;
+using simt::select_bytes;
 using simt::U32x2;
 using simt::U32x4;
 
@@ -73,17 +73,17 @@ constexpr uint32_t pack4(const Level* levels, int sign = 1) {
 
 /// Sixteen levels looked up by the four nibbles of `codes`' low half.
 RL_DEVICE inline uint32_t look_up16(uint32_t codes, const uint32_t (&levels)[4]) {
-  const uint32_t low = permute_bytes(levels[0], levels[1], codes & 0x7777u);
-  const uint32_t high = permute_bytes(levels[2], levels[3], codes & 0x7777u);
-  return permute_bytes(low, high, 0x3210u | ((codes & 0x8888u) >> 1));
+  const uint32_t low = select_bytes(levels[0], levels[1], codes & 0x7777u);
+  const uint32_t high = select_bytes(levels[2], levels[3], codes & 0x7777u);
+  return select_bytes(low, high, 0x3210u | ((codes & 0x8888u) >> 1));
 }
 /// The levels for the low nibbles of four bytes, and for the high ones.
 RL_DEVICE inline void look_up_nibbles(uint32_t bytes, const uint32_t (&levels)[4], uint32_t& low,
                                       uint32_t& high) {
   const uint32_t first = look_up16(bytes & 0xffffu, levels);
   const uint32_t second = look_up16(bytes >> 16, levels);
-  low = permute_bytes(first, second, 0x6420u);
-  high = permute_bytes(first, second, 0x7531u);
+  low = select_bytes(first, second, 0x6420u);
+  high = select_bytes(first, second, 0x7531u);
 }
 
 /// Scale and min of the 32-value groups 2 l and 2 l + 1 of a Q4_K or Q5_K block, whose header is {d, dmin, 12
@@ -121,15 +121,15 @@ inline constexpr uint32_t kIq2Positive = pack4(quant::kIq2Levels),
 
 /// Eight values from nibbles {level, 4 if negative}.
 RL_DEVICE inline void put_iq2(uint32_t nibbles, uint32_t* q) {
-  q[0] = permute_bytes(kIq2Positive, kIq2Negative, nibbles & 0xffffu);
-  q[1] = permute_bytes(kIq2Positive, kIq2Negative, nibbles >> 16);
+  q[0] = select_bytes(kIq2Positive, kIq2Negative, nibbles);
+  q[1] = select_bytes(kIq2Positive, kIq2Negative, nibbles >> 16);
 }
 
 /// Eight values 8 c + 1 or 8 c - 1, c in {-1, 0, 1}.
 RL_DEVICE inline void put_iq1(uint32_t nibbles, bool negative_shift, uint32_t* q) {
   const uint32_t levels = negative_shift ? 0x0007fff7u : 0x000901f9u;
-  q[0] = permute_bytes(levels, 0, nibbles & 0xffffu);
-  q[1] = permute_bytes(levels, 0, nibbles >> 16);
+  q[0] = select_bytes(levels, 0, nibbles);
+  q[1] = select_bytes(levels, 0, nibbles >> 16);
 }
 
 inline constexpr uint32_t kMxfp4Words[4] = {pack4(quant::kMxfp4Levels), pack4(quant::kMxfp4Levels + 4),

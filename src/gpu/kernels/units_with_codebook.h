@@ -105,7 +105,7 @@ struct Unit<quant::Type::IQ3_XXS> {
         const uint32_t index = (qs.v[2 * h + e / 4] >> (8 * (e % 4))) & 255u;
         const uint32_t signs = detail::even_signs((word >> (7 * (e / 2))) & 127u) >> (4 * (e % 2));
         out.q[8 * h + e] =
-            detail::with_signs(detail::permute_bytes(low, high, detail::iq3_xxs(books, index)), signs & 15u);
+            detail::with_signs(detail::select_bytes(low, high, detail::iq3_xxs(books, index)), signs & 15u);
       }
       out.scale[2 * h] = out.scale[2 * h + 1] = scale * (0.5f + static_cast<float>(word >> 28)) * 0.5f;
     }
@@ -136,7 +136,7 @@ struct Unit<quant::Type::IQ3_S> {
       for (int e = 0; e < 8; ++e) {
         const uint32_t index = ((qs.v[2 * h + e / 4] >> (8 * (e % 4))) & 255u) |
                                (((static_cast<uint32_t>(qh) >> (8 * h + e)) & 1u) << 8);
-        out.q[8 * h + e] = detail::with_signs(detail::permute_bytes(low, high, detail::iq3_s(books, index)),
+        out.q[8 * h + e] = detail::with_signs(detail::select_bytes(low, high, detail::iq3_s(books, index)),
                                               (signs.v[h] >> (4 * e)) & 15u);
       }
       const uint32_t s = (static_cast<uint32_t>(scales) >> (4 * h)) & 15u;
