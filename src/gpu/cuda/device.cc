@@ -207,7 +207,9 @@ class CudaDevice : public Device {
     check(cudaMemGetInfo(&free, &total), "the device's free memory");
     return free;
   }
-  std::unique_ptr<Stream> create_stream() override { return std::make_unique<CudaStream>(*this, allowed_shared_); }
+  std::unique_ptr<Stream> create_stream() override {
+    return std::make_unique<CudaStream>(*this, allowed_shared_);
+  }
   std::unique_ptr<Event> create_event() override { return std::make_unique<CudaEvent>(); }
 
  protected:

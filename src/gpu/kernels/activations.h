@@ -33,8 +33,8 @@ RL_DEVICE inline float block_sum(float value, float* scratch) {
   return total;
 }
 
-/// 1 / sqrt(mean(x^2) + eps) of x[n], 16-byte aligned. A thread has every 256th word of four values where n is
-/// a multiple of that, else every 256th value.
+/// 1 / sqrt(mean(x^2) + eps) of x[n], 16-byte aligned. A thread has every 256th word of four values where n
+/// is a multiple of that, else every 256th value.
 RL_DEVICE inline float rms_scale(const float* x, int n, float eps, float* scratch) {
   float sum = 0;
   if (n % 4 == 0) {

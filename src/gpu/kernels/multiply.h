@@ -6,11 +6,12 @@
 #include "gpu/kernels/device_matrix.h"
 #include "gpu/kernels/units.h"
 
-/// Products of rows of weights with activations, for the kernels that are made of them. A block's warps have one
-/// or two jobs, and do
+/// Products of rows of weights with activations, for the kernels that are made of them. A block's warps have
+/// one or two jobs, and do
 ///   start(job)         before the kernel in front has ended: codebooks to shared memory, weights to L2;
 ///   wait_for_input()   waits for it and brings the activations to shared memory;
-///   multiply(job)      each thread takes its part of a row's columns into registers and multiplies it with row
+///   multiply(job)      each thread takes its part of a row's columns into registers and multiplies it with
+///   row
 ///                      after row.
 /// Sums have one order, whichever block or warp has the row: within a unit, between the lanes of a row in
 /// halves, then between segments of 32 units in pairs.
@@ -25,7 +26,7 @@ struct RowJob {
   int first, end;
   int first_warp, warps;            ///< of the block's, which have rows
   int first_book_warp, book_warps;  ///< which fill `books`
-  int vector;       ///< number of the vector that matrix 0 is multiplied with, matrix i: i * vector_step more
+  int vector;  ///< number of the vector that matrix 0 is multiplied with, matrix i: i * vector_step more
   int vector_step;
   uint32_t sums_at;   ///< in dynamic shared memory: [segments][n_matrices][end - first]
   uint32_t books_at;  ///< ... and room for StagedBooks
@@ -76,7 +77,8 @@ namespace detail {
 
 /// Vector number `number` of the block's as integers.
 RL_DEVICE inline QuantizedActivations rounded_vector(const BlockInput& in, int number) {
-  return {simt::dynamic_shared<std::byte>() + kProductHeader + in.layout.vector_bytes * static_cast<uint32_t>(number),
+  return {simt::dynamic_shared<std::byte>() + kProductHeader +
+              in.layout.vector_bytes * static_cast<uint32_t>(number),
           in.n};
 }
 
@@ -285,8 +287,8 @@ RL_DEVICE inline void multiply_quantized(int number) {
     const int row = coming.group * group_rows + row_in_group;
     const int unit = segment * simt::kWarpSize + lane;
     if (row < rows && unit < units) {
-      to = Unit<T>::load(
-          planes, static_cast<uint32_t>(first + row) * static_cast<uint32_t>(units) + static_cast<uint32_t>(unit));
+      to = Unit<T>::load(planes, static_cast<uint32_t>(first + row) * static_cast<uint32_t>(units) +
+                                     static_cast<uint32_t>(unit));
     }
     coming.advance();
   };
@@ -431,8 +433,8 @@ RL_DEVICE inline void start(int number) {
   detail::start_weights(product_block().input);
   detail::prefetch(job);
   switch (job.matrix.type) {
-#define RL_CASE(T)     \
-  case quant::Type::T: \
+#define RL_CASE(T)                                                                                   \
+  case quant::Type::T:                                                                               \
     if constexpr (StagedBooks<quant::Type::T>::kBytes > 0) detail::stage_books<quant::Type::T>(job); \
     return;
     RL_FOR_EACH_TYPE(RL_CASE)

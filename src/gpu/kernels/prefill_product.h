@@ -34,7 +34,8 @@ struct ProductOrder {
 /// True for the types whose units have a min for each strip besides the scale (units.h).
 RL_HOST_DEVICE constexpr bool has_min(quant::Type type) {
   using quant::Type;
-  return type == Type::Q2_K || type == Type::Q4_K || type == Type::Q5_K || type == Type::Q4_1 || type == Type::Q5_1;
+  return type == Type::Q2_K || type == Type::Q4_K || type == Type::Q5_K || type == Type::Q4_1 ||
+         type == Type::Q5_1;
 }
 
 struct PrefillProductParams {

@@ -28,7 +28,8 @@ RL_DEVICE inline int prepare(const Project::Params& p, Products::Shared& shared)
   simt::let_next_start();
   const ProjectPart& at = p.parts[part_of_block(p)];
   const int first = (block - at.first_block) * at.block_rows;
-  const int rows = at.matrix.planes.rows - first < at.block_rows ? at.matrix.planes.rows - first : at.block_rows;
+  const int rows =
+      at.matrix.planes.rows - first < at.block_rows ? at.matrix.planes.rows - first : at.block_rows;
   const auto row = static_cast<size_t>(token);
   const size_t y_first = row * p.y_stride + at.out + first;
   if (thread == 0) {

@@ -62,7 +62,8 @@ RL_DEVICE inline void select(const float* logits, int n_experts, int n_used, uin
     const bool is_one = mine[i] >= least && mine[i] != 0;
     const uint32_t ones = simt::ballot(is_one);
     if (is_one)
-      candidates[n + simt::count_bits(ones & ((1u << lane) - 1))] = expert_key(mine[i], i * simt::kWarpSize + lane);
+      candidates[n + simt::count_bits(ones & ((1u << lane) - 1))] =
+          expert_key(mine[i], i * simt::kWarpSize + lane);
     n += simt::count_bits(ones);
   }
   simt::sync_warp();
