@@ -1,7 +1,8 @@
 # The two commands a newcomer needs are `make demo` and `make test`; the rest is for working on the engine.
 MODEL := models/redlite-tales-32M.gguf
 CMAKE_BUILD := cmake --build
-.PHONY: demo test build setup format check-format lint fuzz clean
+PREFIX ?= /usr/local
+.PHONY: demo test build install deb setup format check-format lint fuzz clean
 
 ## Builds Red Lite and lets the bundled model tell a tale with a quarter of its experts in memory.
 demo: build
@@ -20,6 +21,20 @@ test:
 	cmake --preset ci
 	$(CMAKE_BUILD) --preset ci
 	ctest --test-dir build/ci --output-on-failure
+
+## Installs the program, the library with its headers, manual page, completions and the service: PREFIX=/usr/local.
+install deb: build/install/built
+build/install/built: FORCE
+	scripts/setup build
+	cmake --preset release -B build/install -DREDLITE_TESTS=OFF -DREDLITE_LIBRARY=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	$(CMAKE_BUILD) build/install
+install:
+	cmake --install build/install
+
+## A Debian package, in build/install.
+deb:
+	cd build/install && cpack
+FORCE:
 
 SOURCES = $(shell git ls-files 'src/*.h' 'src/*.cc' 'tests/*.h' 'tests/*.cc' 'bench/*.cc')
 

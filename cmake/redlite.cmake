@@ -6,7 +6,7 @@ if(CCACHE)
 endif()
 
 add_library(redlite_flags INTERFACE)
-target_include_directories(redlite_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
+target_include_directories(redlite_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 # -ffp-contract=off: an expression means the same on every compiler; where a fused multiply-add is
 # wanted it is written as one. The same tokens then give the same bits everywhere.
 target_compile_options(redlite_flags INTERFACE
@@ -43,6 +43,9 @@ function(redlite_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC redlite_flags ${ARG_DEPENDS})
+  if(REDLITE_PIC)  # for the shared library and the Python module
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  endif()
 endfunction()
 
 # redlite_test(name SOURCES a_test.cc [DEPENDS ...] [LABELS slow])

@@ -2,18 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <stdexcept>
 #include <string>
 #include <utility>
 
-namespace redlite {
+#include <redlite/error.h>
 
-/// The one exception that crosses public boundaries. Its message is one line that says what is wrong, where
-/// (file, tensor, offset, request field) and what to do about it; programs print it and exit with status 1.
-class Error : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+namespace redlite {
 
 /// Throws an Error with a formatted message.
 template <typename... Args>

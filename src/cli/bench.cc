@@ -15,9 +15,9 @@
 #include "bench/measure.h"
 #include "bench/report.h"
 #include "cli/commands.h"
-#include "cli/open_runner.h"
 #include "cli/options.h"
 #include "cpu/thread_pool.h"
+#include "engine/open_runner.h"
 #include "experts/cache.h"
 #include "experts/layout.h"
 #include "machine/describe.h"
@@ -35,7 +35,7 @@ struct BenchCommand {
   int repetitions = 5;
   std::string against;
   bool json = false;
-  RunnerOptions runner;
+  engine::RunnerOptions runner;
 
   std::vector<bench::Test> tests_at(int at) const {
     std::vector<bench::Test> tests;
@@ -133,12 +133,12 @@ class BenchRun {
     bandwidth_ = std::max(bandwidth_, machine::memory_bandwidth(threads));
     reset_peak_resident_memory();
     bar_.set_cache(size);
-    RunnerOptions options = c_.runner;
+    engine::RunnerOptions options = c_.runner;
     options.cache_mib = size;
 
     const auto start = std::chrono::steady_clock::now();
     const model::Model model(c_.model);
-    const OpenRunner open = open_runner(model, options, static_cast<int>(context()));
+    const engine::OpenRunner open = open_runner(model, options, static_cast<int>(context()));
     const model::Token first = 0;
     open.runner->forward({&first, 1}, model::LogitsFor::Last);
     bench::Setting setting = describe_setting(open, model, options);
@@ -159,8 +159,8 @@ class BenchRun {
     }
   }
 
-  static bench::Setting describe_setting(const OpenRunner& open, const model::Model& model,
-                                         const RunnerOptions& options) {
+  static bench::Setting describe_setting(const engine::OpenRunner& open, const model::Model& model,
+                                         const engine::RunnerOptions& options) {
     bench::Setting setting;
     setting.backend = options.backend;
     setting.prefetch = options.prefetch == "on";

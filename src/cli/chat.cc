@@ -24,11 +24,11 @@
 #include "cli/generation_options.h"
 #include "cli/line_editor.h"
 #include "cli/model_choice.h"
-#include "cli/open_runner.h"
 #include "cli/options.h"
 #include "cli/statistics.h"
 #include "dialogue/dialogue.h"
 #include "dialogue/saved.h"
+#include "engine/open_runner.h"
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -39,7 +39,7 @@ struct ChatCommand {
   std::string model, system, load;
   int context = 16384;
   ChatSettings settings;
-  RunnerOptions runner;
+  engine::RunnerOptions runner;
 };
 
 std::atomic<bool> stop_answer = false;
@@ -270,7 +270,7 @@ class Chat {
   const tokenizer::Tokenizer tokenizer_;
   ChatSettings settings_;
   const bool terminal_;
-  const OpenRunner open_;
+  const engine::OpenRunner open_;
   dialogue::Dialogue dialogue_;
   std::unique_ptr<LineEditor> editor_;  ///< at a terminal only
   std::optional<dialogue::Answer> last_;

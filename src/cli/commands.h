@@ -9,6 +9,7 @@ namespace redlite::cli {
 
 void add_bench(CLI::App& app);
 void add_chat(CLI::App& app);
+void add_completions(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_info(CLI::App& app);
 void add_logits(CLI::App& app);

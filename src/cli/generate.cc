@@ -13,10 +13,10 @@
 #include "base/progress.h"
 #include "cli/commands.h"
 #include "cli/generation_options.h"
-#include "cli/open_runner.h"
 #include "cli/options.h"
 #include "cli/statistics.h"
 #include "engine/generate.h"
+#include "engine/open_runner.h"
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -30,7 +30,7 @@ struct GenerateCommand {
   std::string statistics_file;
   int n = 256;
   engine::SamplerOptions sampler;
-  RunnerOptions runner;
+  engine::RunnerOptions runner;
 };
 
 void print_text(std::string_view text) {
@@ -44,7 +44,7 @@ void generate(const GenerateCommand& c) {
   const tokenizer::Tokenizer tokenizer(model.file());
   const std::vector<model::Token> prompt = read_prompt(c.prompt, model, tokenizer);
   const int context = context_for(model, prompt.size(), c.n, c.runner.context);
-  const OpenRunner open = open_runner(model, c.runner, context);
+  const engine::OpenRunner open = open_runner(model, c.runner, context);
   if (c.runner.cache_mib == "auto" && (open.cpu || open.gpu) && ::isatty(STDERR_FILENO))
     fmt::print(stderr, "expert cache: {}\n", open.cache_description);
   engine::GenerateOptions options;

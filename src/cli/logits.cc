@@ -6,8 +6,8 @@
 #include "base/output.h"
 #include "cli/commands.h"
 #include "cli/npy.h"
-#include "cli/open_runner.h"
 #include "cli/options.h"
+#include "engine/open_runner.h"
 #include "model/model.h"
 
 namespace redlite::cli {
@@ -18,7 +18,7 @@ struct LogitsCommand {
   std::string tokens;
   std::string out;
   bool json = false;
-  RunnerOptions runner;
+  engine::RunnerOptions runner;
 };
 
 void logits(const LogitsCommand& c) {
@@ -29,7 +29,7 @@ void logits(const LogitsCommand& c) {
   const int needed = static_cast<int>(tokens.size());
   if (c.runner.context != 0 && c.runner.context < needed)
     fail("--context {} is too small for {} tokens", c.runner.context, needed);
-  const OpenRunner open = open_runner(model, c.runner, std::max(needed, c.runner.context));
+  const engine::OpenRunner open = open_runner(model, c.runner, std::max(needed, c.runner.context));
 
   NpyWriter out(c.out, tokens.size(), static_cast<uint64_t>(n_vocab));
   const size_t batch = static_cast<size_t>(c.runner.batch);

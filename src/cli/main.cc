@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   cli::add_kernel_selftest(app);
   cli::add_trace(app);
   cli::add_simulate(app);
+  cli::add_completions(app);
   cli::add_help(app);
   try {
     try {

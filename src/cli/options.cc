@@ -39,7 +39,7 @@ CLI::Validator cache_size() {
   return CLI::Validator(check_cache_size, "");
 }
 
-void add_runner_options(CLI::App& command, RunnerOptions& options) {
+void add_runner_options(CLI::App& command, engine::RunnerOptions& options) {
   const char* group = "Engine";
   command
       .add_option("--backend", options.backend,

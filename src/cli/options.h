@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/open_runner.h"
 #include "model/runner.h"
 
 namespace redlite::cli {
@@ -29,27 +30,10 @@ CLI::Validator one_of(const std::vector<std::string>& words);
 /// Checks that a value is a number of MiB, "full" or "auto".
 CLI::Validator cache_size();
 
-/// What every command that runs a model lets one choose.
-struct RunnerOptions {
-  std::string backend = "cpu";
-  std::string cache_mib = "auto";       ///< a number of MiB, "full" or "auto"
-  std::string residency = "auto";       ///< of the GPU's experts: "auto", "full", "device" or "host"
-  std::string host_cache_mib = "auto";  ///< for residency "host": a number of MiB, "full" or "auto"
-  std::string decode = "auto";          ///< ... "auto", "routed" or "sync"
-  std::string lookahead = "auto";       ///< ... a number of layers or "auto"
-  std::string prefetch = "on";
-  std::string io = "auto";
-  std::string kv = "f16";
-  std::string kernels;  ///< instruction set; empty: the best one
-  int context = 0;      ///< 0: what the prompt and -n need
-  int batch = 2048;
-  int threads = 0;  ///< 0: one for each core
-};
-
 /// Declares --backend, --cache-mib, --residency, --host-cache-mib, --decode, --lookahead, --prefetch, --io,
 /// --kv, --kernels, --context, --batch and
 /// --threads.
-void add_runner_options(CLI::App& command, RunnerOptions& options);
+void add_runner_options(CLI::App& command, engine::RunnerOptions& options);
 
 /// Token ids from "1,2,3" or "@file" (the same, or ids separated by white space or brackets as JSON has
 /// them). Throws Error on anything else, on an empty list, and on ids outside [0, n_vocab).

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/open_runner.h"
 #include "cli/options.h"
+#include "engine/open_runner.h"
 #include "model/model.h"
 
 namespace redlite::cli {
@@ -20,7 +20,7 @@ struct ParityCommand {
   std::string a = "reference";
   std::string b = "cpu";
   bool json = false;
-  RunnerOptions runner;
+  engine::RunnerOptions runner;
 };
 
 /// JSON has no infinity; a huge number stands for it.
@@ -90,7 +90,8 @@ void print_table(const reference::ParityReport& report) {
   for (const std::string& failure : report.failures) fmt::print("FAILED: {}\n", failure);
 }
 
-OpenRunner open(const model::Model& model, RunnerOptions options, const std::string& backend, int context) {
+engine::OpenRunner open(const model::Model& model, engine::RunnerOptions options, const std::string& backend,
+                        int context) {
   options.backend = backend;
   return open_runner(model, options, context);
 }
@@ -99,8 +100,8 @@ void parity(const ParityCommand& c) {
   const model::Model model(c.model);
   const std::vector<model::Token> tokens = parse_tokens(c.tokens, model.config().n_vocab);
   const int needed = static_cast<int>(tokens.size());
-  const OpenRunner a = open(model, c.runner, c.a, needed);
-  const OpenRunner b = open(model, c.runner, c.b, needed);
+  const engine::OpenRunner a = open(model, c.runner, c.a, needed);
+  const engine::OpenRunner b = open(model, c.runner, c.b, needed);
   reference::ParityOptions options;
   options.half_precision_kv = c.runner.kv == "f16";
   const reference::ParityReport report = reference::compare(model, *a.runner, *b.runner, tokens, options);

@@ -12,8 +12,8 @@
 #include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/generation_options.h"
-#include "cli/open_runner.h"
 #include "cli/options.h"
+#include "engine/open_runner.h"
 #include "http/server.h"
 #include "model/model.h"
 #include "server/service.h"
@@ -37,7 +37,7 @@ struct ServeCommand {
   int grace = 10;
   engine::SamplerOptions sampler;
   bool seed_given = false;
-  RunnerOptions runner;
+  engine::RunnerOptions runner;
 };
 
 /// SIGINT and SIGTERM, kept back from all threads that are started while this object lives.
@@ -106,7 +106,7 @@ std::string model_name(const ServeCommand& c) {
   return c.name.empty() ? std::filesystem::path(c.model).stem().string() : c.name;
 }
 
-session::Reporter reporter(const OpenRunner& open, const model::Config& config) {
+session::Reporter reporter(const engine::OpenRunner& open, const model::Config& config) {
   const cpu::CpuRunner* cpu = open.cpu;
   if (cpu == nullptr) return nullptr;
   return [cpu, &config](session::RunnerReport& report, bool with_experts) {
@@ -134,7 +134,7 @@ void serve(const ServeCommand& c) {
   const int most = model.config().context_length;
   const int context = c.runner.context != 0 ? c.runner.context : std::min(most, kDefaultContext);
   if (context > most) fail("--context {} exceeds the model's context of {}", context, most);
-  OpenRunner open = open_runner(model, c.runner, context);
+  engine::OpenRunner open = open_runner(model, c.runner, context);
 
   session::EngineOptions engine_options;
   engine_options.parallel = c.parallel;

@@ -13,9 +13,9 @@
 #include "base/output.h"
 #include "base/quote.h"
 #include "cli/commands.h"
-#include "cli/open_runner.h"
 #include "cli/options.h"
 #include "cpu/thread_pool.h"
+#include "engine/open_runner.h"
 #include "machine/disk.h"
 #include "machine/memory_bandwidth.h"
 #include "plot/line_chart.h"
@@ -32,7 +32,7 @@ struct SimulateCommand {
   std::vector<std::string> policies, slots, predictors;
   double half_life = Setup().half_life;
   double disk_gb_s = 0, memory_gb_s = 0;
-  std::string kv = RunnerOptions().kv;  ///< of the traced run
+  std::string kv = engine::RunnerOptions().kv;  ///< of the traced run
   bool check = false, json = false;
 };
 

@@ -36,7 +36,7 @@ double hit_rate(const gpu::HostWalkStatistics& s) {
   return rate(static_cast<double>(s.hits), static_cast<double>(s.hits + s.late + s.misses));
 }
 
-nlohmann::ordered_json host_cache_json(const OpenRunner& open) {
+nlohmann::ordered_json host_cache_json(const engine::OpenRunner& open) {
   const gpu::HostDecode& host = *open.gpu->host_decode();
   const gpu::HostWalkStatistics s = host.statistics();
   const experts::CacheStats tier = host.tier_statistics();
@@ -60,7 +60,7 @@ nlohmann::ordered_json host_cache_json(const OpenRunner& open) {
 
 }  // namespace
 
-nlohmann::ordered_json statistics_json(const OpenRunner& open, const engine::GenerateResult& result) {
+nlohmann::ordered_json statistics_json(const engine::OpenRunner& open, const engine::GenerateResult& result) {
   nlohmann::ordered_json json;
   json["prompt_tokens"] = result.prompt_tokens;
   json["prefill_seconds"] = result.prefill_seconds;
@@ -122,14 +122,16 @@ nlohmann::ordered_json statistics_json(const OpenRunner& open, const engine::Gen
                             {"huge", mib(pages.huge)},
                             {"read_again", mib(pages.read_again)},
                             {"copied", mib(pages.copied)}};
-  json["memory_budget_mib"] = {
-      {"cache", mib(open.budget.cache)},        {"dense", mib(open.budget.dense)},
-      {"state", mib(open.budget.state)},        {"scratch", mib(open.budget.scratch)},
-      {"program", mib(MemoryBudget::kProgram)}, {"total", mib(open.budget.total())}};
+  json["memory_budget_mib"] = {{"cache", mib(open.budget.cache)},
+                               {"dense", mib(open.budget.dense)},
+                               {"state", mib(open.budget.state)},
+                               {"scratch", mib(open.budget.scratch)},
+                               {"program", mib(engine::MemoryBudget::kProgram)},
+                               {"total", mib(open.budget.total())}};
   return json;
 }
 
-std::string statistics_table(const OpenRunner& open, const engine::GenerateResult& result) {
+std::string statistics_table(const engine::OpenRunner& open, const engine::GenerateResult& result) {
   std::string table;
   const auto row = [&](std::string_view name, const std::string& text) {
     table += fmt::format("  {:<15}{}\n", name, text);
@@ -214,7 +216,7 @@ std::string statistics_table(const OpenRunner& open, const engine::GenerateResul
                             "scratch {:.0f} + program {:.0f}",
                             mib(peak_resident_memory()), mib(open.budget.total()), mib(open.budget.cache),
                             mib(open.budget.dense), mib(open.budget.state), mib(open.budget.scratch),
-                            mib(MemoryBudget::kProgram)));
+                            mib(engine::MemoryBudget::kProgram)));
   const cpu::WeightPages::Report pages = open.cpu->weight_pages();
   row("huge pages", fmt::format("{:.0f} of {:.0f} MiB of mapped weights{}", mib(pages.huge + pages.copied),
                                 mib(pages.total), why(pages)));

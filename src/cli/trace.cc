@@ -11,9 +11,9 @@
 #include "base/quote.h"
 #include "cli/commands.h"
 #include "cli/generation_options.h"
-#include "cli/open_runner.h"
 #include "cli/options.h"
 #include "engine/generate.h"
+#include "engine/open_runner.h"
 #include "plot/heat_map.h"
 #include "tokenizer/tokenizer.h"
 #include "trace/recorder.h"
@@ -27,7 +27,7 @@ struct TraceCommand {
   int n = 256;
   bool ignore_end = false;
   engine::SamplerOptions sampler;
-  RunnerOptions runner;
+  engine::RunnerOptions runner;
 };
 
 void plot_selections(const std::string& path, const trace::Trace& trace) {
@@ -52,7 +52,7 @@ void run(const TraceCommand& c) {
   const tokenizer::Tokenizer tokenizer(model.file());
   std::vector<model::Token> tokens = read_prompt(c.prompt, model, tokenizer);
   const int context = context_for(model, tokens.size(), c.n, c.runner.context);
-  const OpenRunner open = open_runner(model, c.runner, context);
+  const engine::OpenRunner open = open_runner(model, c.runner, context);
   trace::Recorder recorder(model);
   open.runner->set_tap(recorder.tap());
 

@@ -4,13 +4,29 @@
 #include <memory>
 #include <string>
 
-#include "cli/options.h"
 #include "cpu/cpu_runner.h"
 #include "gpu/gpu_runner.h"
 #include "model/model.h"
 #include "model/runner.h"
 
-namespace redlite::cli {
+namespace redlite::engine {
+
+/// What one may choose about how a model is run, as the command line names it.
+struct RunnerOptions {
+  std::string backend = "cpu";
+  std::string cache_mib = "auto";       ///< a number of MiB, "full" or "auto"
+  std::string residency = "auto";       ///< of the GPU's experts: "auto", "full", "device" or "host"
+  std::string host_cache_mib = "auto";  ///< for residency "host": a number of MiB, "full" or "auto"
+  std::string decode = "auto";          ///< ... "auto", "routed" or "sync"
+  std::string lookahead = "auto";       ///< ... a number of layers or "auto"
+  std::string prefetch = "on";
+  std::string io = "auto";
+  std::string kv = "f16";
+  std::string kernels;  ///< instruction set; empty: the best one
+  int context = 0;      ///< 0: what the prompt and -n need
+  int batch = 2048;
+  int threads = 0;  ///< 0: one for each core
+};
 
 /// What a run may take of the machine's memory, in bytes.
 struct MemoryBudget {
@@ -37,4 +53,4 @@ struct OpenRunner {
 /// Opens the backend chosen in `options` for sequences of `context` tokens. Throws Error.
 OpenRunner open_runner(const model::Model& model, const RunnerOptions& options, int context);
 
-}  // namespace redlite::cli
+}  // namespace redlite::engine

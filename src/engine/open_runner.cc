@@ -1,4 +1,4 @@
-#include "cli/open_runner.h"
+#include "engine/open_runner.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 #include "gpu/gpu_runner.h"
 #include "reference/reference_runner.h"
 
-namespace redlite::cli {
+namespace redlite::engine {
 namespace {
 
 uint64_t to_mib(uint64_t bytes) {
@@ -120,4 +120,4 @@ OpenRunner open_runner(const model::Model& model, const RunnerOptions& options, 
   return open;
 }
 
-}  // namespace redlite::cli
+}  // namespace redlite::engine
