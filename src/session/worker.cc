@@ -181,7 +181,24 @@ Worker::Seat& Worker::find_seat(std::span<const model::Token> prompt) {
 
 void Worker::begin(const std::shared_ptr<Answer::Job>& job) {
   const auto start = Clock::now();
-  Seat& seat = find_seat(job->request.prompt);
+  Seat* found = nullptr;
+  try {
+    found = &find_seat(job->request.prompt);
+  } catch (const std::exception& e) {
+    // No memory for a state, which may be half there.
+    for (const auto& seat : seats_) {
+      if (!seat->job) seat->slot.clear();
+    }
+    {
+      const std::lock_guard lock(shared_.mutex);
+      ++shared_.statistics.failed;
+      --shared_.statistics.active;
+    }
+    job->send(Failed{e.what()});
+    shared_.ended.notify_all();
+    return;
+  }
+  Seat& seat = *found;
   make_room(0);
   seat.job = job;
   const Request& request = seat.job->request;

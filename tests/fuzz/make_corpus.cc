@@ -1,7 +1,7 @@
 // Writes the seed corpus of a fuzz target: small valid files of every structure that the readers know, from
 // which the fuzzer starts.
 //
-// usage: make_fuzz_corpus gguf_fuzz|model_fuzz|template_fuzz|trace_fuzz FOLDER
+// usage: make_fuzz_corpus gguf_fuzz|model_fuzz|state_fuzz|template_fuzz|trace_fuzz FOLDER
 
 #include <fmt/format.h>
 
@@ -19,6 +19,8 @@
 #include "gguf/writer.h"
 #include "model/model.h"
 #include "quant/type.h"
+#include "session/state_file.h"
+#include "state_shape.h"
 #include "tokenizer/tokenizer.h"
 #include "trace/trace.h"
 
@@ -321,6 +323,23 @@ void write_templates(const fs::path& folder) {
     write_file_atomically(folder / name, std::as_bytes(std::span(text)));
 }
 
+/// States of one token and of many, with every number of marks.
+void write_states(const fs::path& folder) {
+  const session::StateShape shape = testing::fuzzed_state_shape();
+  for (const int n : {1, 20, 64}) {
+    session::StateHead head;
+    for (int i = 0; i < n; ++i) head.tokens.push_back(i * 7 % shape.n_vocab);
+    std::vector<std::byte> positions(shape.position_bytes * static_cast<size_t>(n)), mark(shape.mark_bytes);
+    for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<std::byte>(i * i / 7);
+    std::vector<std::span<const std::byte>> marks;
+    for (int i = 0; i < std::min(n - 1, session::kMostMarks); ++i) {
+      head.marks.push_back(n / 4 + i + 1);
+      marks.emplace_back(mark);
+    }
+    session::write_state_file(folder / fmt::format("{}.rlstate", n), shape, head, positions, marks);
+  }
+}
+
 int run(const std::string& target, const fs::path& folder) {
   fs::create_directories(folder);
   if (target == "gguf_fuzz") {
@@ -336,6 +355,8 @@ int run(const std::string& target, const fs::path& folder) {
     write_trace(folder / "small.trace", 8, 2, 4);
     write_trace(folder / "wide.trace", 300, 10, 20);
     write_trace(folder / "one.trace", 1, 1, 1);
+  } else if (target == "state_fuzz") {
+    write_states(folder);
   } else if (target == "template_fuzz") {
     write_templates(folder);
   } else {
@@ -349,7 +370,8 @@ int run(const std::string& target, const fs::path& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    fmt::print(stderr, "usage: {} gguf_fuzz|model_fuzz|template_fuzz|trace_fuzz FOLDER\n", argv[0]);
+    fmt::print(stderr, "usage: {} gguf_fuzz|model_fuzz|state_fuzz|template_fuzz|trace_fuzz FOLDER\n",
+               argv[0]);
     return 2;
   }
   try {

@@ -90,13 +90,10 @@ TEST_F(EngineTest, EndsWhereItShould) {
 
   asked.stop = {};
   asked.ignore_end = false;
-  asked.max_tokens = 0;
+  asked.max_tokens = 150;
   const WholeAnswer ended = engine->submit(asked)->wait();
-  if (ended.end.reason == FinishReason::End) {
-    EXPECT_EQ(ended.end.usage.answer_tokens, static_cast<int>(ended.tokens.size()));
-  } else {
-    EXPECT_EQ(ended.end.usage.answer_tokens, kContext - static_cast<int>(asked.prompt.size()));
-  }
+  EXPECT_EQ(ended.end.usage.answer_tokens, static_cast<int>(ended.tokens.size()));
+  EXPECT_EQ(ended.end.reason, ended.tokens.size() == 150 ? FinishReason::Length : FinishReason::End);
   const WholeAnswer full = engine->submit(request(tokens(kContext - 5), 0))->wait();
   EXPECT_EQ(full.end.reason, FinishReason::Length);
   EXPECT_EQ(full.tokens.size(), 5u);
