@@ -18,7 +18,7 @@ HostWalk::HostWalk(const Sizes& sizes, experts::ExpertPool& pool, experts::Exper
       pool_(pool),
       source_(source),
       table_(table),
-      lookahead_(std::move(lookahead)),
+      lookahead_(lookahead),
       prefetch_(prefetch),
       published_(static_cast<size_t>(pool.n_slots())),
       prefetched_(static_cast<size_t>(pool.n_slots())),

@@ -107,7 +107,7 @@ std::string_view Connection::chunk_line(Clock::time_point deadline) {
   while (true) {
     const std::string_view rest = std::string_view(buffer_).substr(used_);
     const size_t end = rest.find("\r\n");
-    if (end != std::string_view::npos && end <= 8) {
+    if (end <= 8) {  // npos is larger
       used_ += end + 2;
       return rest.substr(0, end);
     }
