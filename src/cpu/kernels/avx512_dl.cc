@@ -32,6 +32,8 @@ namespace redlite::cpu::dl {
 namespace {
 
 #include "cpu/kernels/avx512_dl_decode-inl.h"
+// after it
+#include "cpu/kernels/avx512_dl_codebooks-inl.h"
 
 using Access = ActivationsAccess;
 
