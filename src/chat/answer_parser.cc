@@ -13,7 +13,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kFunctionBegin = "<function=";
 constexpr std::string_view kFunctionEnd = "</function>";
 constexpr std::string_view kParameterBegin = "<parameter=";
@@ -21,13 +20,13 @@ constexpr std::string_view kParameterEnd = "</parameter>";
 
 // Lookahead is bounded, so that every byte is looked at a bounded number of times. What is longer is no
 // markup.
-constexpr size_t kMaxName = 256;
+constexpr size_t kMaxCallName = 256;
 constexpr size_t kMaxBlanks = 1024;
 // Deeper values are not worth the stack of the code that prints them.
-constexpr size_t kMaxDepth = 256;
+constexpr size_t kMaxCallDepth = 256;
 
 bool is_blank(char c) {
-  return kBlanks.find(c) != std::string_view::npos;
+  return kJsonBlanks.find(c) != std::string_view::npos;
 }
 
 /// The text that a JSON string stands for; empty if it is none.
@@ -125,15 +124,16 @@ struct AnswerParser::Impl {
   /// A name from `place` to the first '>': `end` is the place of that.
   Match name_until_bracket(size_t place, size_t& end) const {
     end = buffer.find_first_of(">\n<", place);
-    if (end == std::string::npos) return final || buffer.size() - place > kMaxName ? Match::No : Match::Wait;
-    return buffer[end] == '>' && end > place && end - place <= kMaxName ? Match::Yes : Match::No;
+    if (end == std::string::npos)
+      return final || buffer.size() - place > kMaxCallName ? Match::No : Match::Wait;
+    return buffer[end] == '>' && end > place && end - place <= kMaxCallName ? Match::Yes : Match::No;
   }
 
   /// A short JSON string at `place`: `end` lies behind it.
   Match short_string(size_t place, size_t& end) const {
     if (ends_at(place)) return final ? Match::No : Match::Wait;
     if (buffer[place] != '"') return Match::No;
-    for (end = place + 1; end < buffer.size() && end - place <= kMaxName; ++end) {
+    for (end = place + 1; end < buffer.size() && end - place <= kMaxCallName; ++end) {
       if (buffer[end] == '\\') {
         ++end;
       } else if (buffer[end] == '"') {
@@ -141,7 +141,7 @@ struct AnswerParser::Impl {
         return Match::Yes;
       }
     }
-    return final || end - place > kMaxName ? Match::No : Match::Wait;
+    return final || end - place > kMaxCallName ? Match::No : Match::Wait;
   }
 
   /// A short JSON string and a colon behind it: `end` lies behind both.
@@ -167,13 +167,13 @@ struct AnswerParser::Impl {
   void emit_free(std::string_view text) {
     const bool reasoning = state == State::Reasoning;
     if (drop_blanks) {
-      text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+      text.remove_prefix(std::min(text.find_first_not_of(kJsonBlanks), text.size()));
       if (text.empty()) return;
       drop_blanks = false;
     }
     const Delta::Kind kind = reasoning ? Delta::Kind::Reasoning : Delta::Kind::Text;
     if (!reasoning && schemas.empty()) return emit(kind, text);  // no call can follow
-    const size_t last = text.find_last_not_of(kBlanks);
+    const size_t last = text.find_last_not_of(kJsonBlanks);
     if (last == std::string_view::npos) {
       held += text;
       return;
@@ -363,7 +363,7 @@ struct AnswerParser::Impl {
   }
 
   bool call_from(std::string_view text) {
-    if (json.deepest > kMaxDepth) return false;
+    if (json.deepest > kMaxCallDepth) return false;
     ordered_json call = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (call.is_object() && call.contains("function") && call["function"].is_object()) {
       call = ordered_json(call["function"]);

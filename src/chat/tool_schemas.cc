@@ -10,8 +10,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kMaxDepth = 16;
-constexpr std::string_view kBlanks = " \t\r\n";
+constexpr int kMaxSchemaDepth = 16;
 
 uint8_t type_named(const ordered_json& name) {
   if (name == "string") return kString;
@@ -24,7 +23,7 @@ uint8_t type_named(const ordered_json& name) {
   return kAnyType;
 }
 
-uint8_t type_of(const ordered_json& value) {
+uint8_t json_type(const ordered_json& value) {
   switch (value.type()) {
     case ordered_json::value_t::string:
       return kString;
@@ -55,42 +54,44 @@ uint8_t union_of(const ordered_json& list, Fn types) {
   return out;
 }
 
-uint8_t types_at(const ordered_json& schema, const ordered_json& root, int depth);
+uint8_t schema_types(const ordered_json& schema, const ordered_json& root, int depth);
 
-uint8_t types_of_reference(const ordered_json& reference, const ordered_json& root, int depth) {
-  if (!reference.is_string()) return kAnyType;
+/// What a reference into the root leads to; null if it leads nowhere.
+const ordered_json* find_reference(const ordered_json& reference, const ordered_json& root) {
+  if (!reference.is_string()) return nullptr;
   const std::string& text = reference.get_ref<const std::string&>();
-  if (!text.starts_with("#")) return kAnyType;
+  if (!text.starts_with("#")) return nullptr;
   try {
-    return types_at(root.at(ordered_json::json_pointer(text.substr(1))), root, depth);
+    return &root.at(ordered_json::json_pointer(text.substr(1)));
   } catch (const ordered_json::exception&) {
-    return kAnyType;
+    return nullptr;
   }
 }
 
-uint8_t types_at(const ordered_json& schema, const ordered_json& root, int depth) {
-  if (!schema.is_object() || depth > kMaxDepth) return kAnyType;
-  const auto inner = [&](const ordered_json& branch) { return types_at(branch, root, depth + 1); };
+uint8_t schema_types(const ordered_json& schema, const ordered_json& root, int depth) {
+  if (!schema.is_object() || depth > kMaxSchemaDepth) return kAnyType;
+  const auto inner = [&](const ordered_json& branch) { return schema_types(branch, root, depth + 1); };
   uint8_t types = kAnyType;
   for (const auto& [key, value] : schema.items()) {
     if (key == "type") {
       types &= value.is_array() ? union_of(value, type_named) : type_named(value);
     } else if (key == "enum" && value.is_array()) {
-      types &= union_of(value, type_of);
+      types &= union_of(value, json_type);
     } else if (key == "const") {
-      types &= type_of(value);
+      types &= json_type(value);
     } else if ((key == "anyOf" || key == "oneOf") && value.is_array()) {
       types &= union_of(value, inner);
     } else if (key == "allOf" && value.is_array()) {
       for (const ordered_json& branch : value) types &= inner(branch);
     } else if (key == "$ref") {
-      types &= types_of_reference(value, root, depth + 1);
+      if (const ordered_json* target = find_reference(value, root))
+        types &= schema_types(*target, root, depth + 1);
     }
   }
   return types;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   append_json_escaped(out, text);
   out += '"';
@@ -100,7 +101,26 @@ std::string quoted(std::string_view text) {
 }  // namespace
 
 uint8_t allowed_types(const ordered_json& schema, const ordered_json& root) {
-  return types_at(schema, root, 0);
+  return schema_types(schema, root, 0);
+}
+
+void ToolSchemas::add_properties(Types& types, const ordered_json& schema, const ordered_json& root,
+                                 int depth) {
+  if (!schema.is_object() || depth > kMaxSchemaDepth) return;
+  for (const auto& [key, value] : schema.items()) {
+    if (key == "properties" && value.is_object()) {
+      for (const auto& [name, property] : value.items()) {
+        const uint8_t allowed = allowed_types(property, root);
+        const auto [known, is_new] = types.try_emplace(name, allowed);
+        if (!is_new) known->second |= allowed;
+      }
+    } else if ((key == "allOf" || key == "anyOf" || key == "oneOf") && value.is_array()) {
+      for (const ordered_json& branch : value) add_properties(types, branch, root, depth + 1);
+    } else if (key == "$ref") {
+      if (const ordered_json* target = find_reference(value, root))
+        add_properties(types, *target, root, depth + 1);
+    }
+  }
 }
 
 ToolSchemas::ToolSchemas(const ordered_json& tools) {
@@ -114,9 +134,7 @@ ToolSchemas::ToolSchemas(const ordered_json& tools) {
     Types& types = parameters_[name->get_ref<const std::string&>()];
     const auto schema = function.find("parameters");
     if (schema == function.end() || !schema->is_object()) continue;
-    const auto properties = schema->find("properties");
-    if (properties == schema->end() || !properties->is_object()) continue;
-    for (const auto& [key, value] : properties->items()) types[key] = allowed_types(value, *schema);
+    add_properties(types, *schema, *schema, 0);
   }
 }
 
@@ -130,24 +148,24 @@ uint8_t ToolSchemas::types(std::string_view tool, std::string_view parameter) co
 }
 
 std::string argument_as_json(std::string_view text, uint8_t types) {
-  if (types == kString) return quoted(text);
-  const size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return quoted(text);
-  std::string_view value = text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+  if (types == kString) return in_quotes(text);
+  const size_t begin = text.find_first_not_of(kJsonBlanks);
+  if (begin == std::string_view::npos) return in_quotes(text);
+  std::string_view value = text.substr(begin, text.find_last_not_of(kJsonBlanks) + 1 - begin);
   if (value == "True") value = "true";
   if (value == "False") value = "false";
   if (value == "None") value = "null";
   const ordered_json parsed = ordered_json::parse(value, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) return quoted(text);
-  const uint8_t type = type_of(parsed);
-  if (types == kAnyType) return type & (kArray | kObject) ? std::string(value) : quoted(text);
+  if (parsed.is_discarded()) return in_quotes(text);
+  const uint8_t type = json_type(parsed);
+  if (types == kAnyType) return type & (kArray | kObject) ? std::string(value) : in_quotes(text);
   if (type != kString && (type & types)) {
     if (type == kInteger && !(types & kNumber) && parsed.is_number_float()) {
       return fmt::format("{}", static_cast<int64_t>(parsed.get<double>()));
     }
     return std::string(value);
   }
-  return types & kString ? quoted(text) : std::string(value);
+  return types & kString ? in_quotes(text) : std::string(value);
 }
 
 void append_json_escaped(std::string& out, std::string_view text) {

@@ -8,6 +8,8 @@
 
 namespace redlite::chat {
 
+inline constexpr std::string_view kJsonBlanks = " \t\r\n";
+
 /// Types of JSON values, as a set.
 enum JsonTypes : uint8_t {
   kString = 1,
@@ -38,6 +40,9 @@ class ToolSchemas {
 
  private:
   using Types = std::map<std::string, uint8_t, std::less<>>;
+  static void add_properties(Types& types, const nlohmann::ordered_json& schema,
+                             const nlohmann::ordered_json& root, int depth);
+
   std::map<std::string, Types, std::less<>> parameters_;
 };
 

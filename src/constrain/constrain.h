@@ -38,13 +38,17 @@ struct ToolRules {
   /// More than one call may follow.
   bool parallel = true;
   /// Only this tool; empty: any of them.
-  std::string name;
+  std::string name = {};
+  /// A tool whose schema json_schema() would refuse is an Error; otherwise its arguments may be any.
+  bool strict = false;
 };
 
-/// Calls of tools in the model's format (not None). `tools` as in chat::Conversation. Throws Error as
-/// json_schema() does, with the tool's index in the pointer, and for a name that no tool has.
+/// Calls of tools in the model's format (not None). `tools` as in chat::Conversation. Throws Error for tools
+/// that are malformed, for a name that no tool has, and, if strict, as json_schema() does, with the tool in
+/// front of the pointer.
 ///
-/// In the XML format a string that has a length or a pattern contains no '<' but those the pattern names.
+/// In the XML format parameters are those that the schema names, and a string that has a length or a pattern
+/// contains no '<' but those the pattern names.
 std::shared_ptr<const Grammar> tool_calls(const nlohmann::ordered_json& tools, const ToolRules& rules,
                                           chat::ToolFormat format, chat::Reasoning reasoning);
 
