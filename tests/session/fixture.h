@@ -56,6 +56,10 @@ class WatchedRunner final : public model::Runner {
   std::unique_ptr<model::Runner> inner_;
 };
 
+inline std::unique_ptr<WatchedRunner> watched(std::unique_ptr<model::Runner> inner) {
+  return std::make_unique<WatchedRunner>(std::move(inner));
+}
+
 class SessionTest : public ::testing::Test {
  protected:
   static constexpr int kContext = 1024;
