@@ -26,12 +26,13 @@ std::string progress_line(const std::string& label, double done, double total, d
   constexpr int kWidth = 24;
   const double fraction = total <= 0 ? 1 : std::min(1.0, done / total);
   const double rate = done / std::max(seconds, 1e-9);
-  const std::string speed = unit == ProgressUnit::Bytes ? fmt::format("{:6.1f} MB/s", rate / 1e6)
-                                                        : fmt::format("{:6.1f} tok/s", rate);
+  const std::string speed = unit == ProgressUnit::Bytes    ? fmt::format(" {:6.1f} MB/s", rate / 1e6)
+                            : unit == ProgressUnit::Tokens ? fmt::format(" {:6.1f} tok/s", rate)
+                                                           : "";
   const int filled = static_cast<int>(fraction * kWidth);
   const std::string left =
       done <= 0 ? "" : ", " + duration((1 - fraction) / std::max(fraction, 1e-12) * seconds) + " left";
-  return fmt::format("{} [{:#<{}}{:.<{}}] {:3.0f} % {}{}", label, "", filled, "", kWidth - filled,
+  return fmt::format("{} [{:#<{}}{:.<{}}] {:3.0f} %{}{}", label, "", filled, "", kWidth - filled,
                      std::floor(fraction * 100), speed, left);
 }
 

@@ -3,11 +3,12 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace redlite {
 
-/// What a progress bar counts.
-enum class ProgressUnit : uint8_t { Bytes, Tokens };
+/// What a progress bar counts; Parts: whatever is done of the whole, without a rate.
+enum class ProgressUnit : uint8_t { Bytes, Tokens, Parts };
 
 /// A progress bar on stderr, with rate and time left. Silent when stderr is not a terminal and for work
 /// that takes less than a second; the bar disappears when the object does. Not thread-safe.
@@ -20,6 +21,7 @@ class Progress {
 
   /// `amount` more is done. Costs little: draws at most ten times a second.
   void advance(uint64_t amount) { reach(done_ + static_cast<double>(amount)); }
+  void set_label(std::string label) { label_ = std::move(label); }
   /// `done` of the total is done.
   void reach(double done);
 

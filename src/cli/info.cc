@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -290,6 +291,31 @@ void print_memory(const ordered_json& json) {
   }
 }
 
+ordered_json tensors_json(const gguf::File& file) {
+  ordered_json tensors = ordered_json::array();
+  for (const gguf::TensorInfo& tensor : file.tensors()) {
+    tensors.push_back({{"name", tensor.name},
+                       {"type", quant::name(tensor.type)},
+                       {"shape", tensor.shape},
+                       {"file", file.shards()[tensor.shard].file().path()},
+                       {"offset", tensor.offset},
+                       {"bytes", tensor.bytes}});
+  }
+  return tensors;
+}
+
+void print_tensors(const ordered_json& tensors) {
+  fmt::print(
+      "\nTensors                                  type      shape                      offset        "
+      "bytes\n");
+  for (const ordered_json& tensor : tensors) {
+    fmt::print("  {:<38} {:<9} {:<20} {:>12} {:>12}\n", shown(tensor["name"]),
+               tensor["type"].get<std::string>(),
+               fmt::format("{}", fmt::join(tensor["shape"].get<std::vector<uint64_t>>(), " x ")),
+               tensor["offset"].get<uint64_t>(), tensor["bytes"].get<uint64_t>());
+  }
+}
+
 void print_report(const ordered_json& json) {
   const auto number = [](const ordered_json& value) { return value.get<int64_t>(); };
   fmt::print("{}\n", json["path"].get<std::string>());
@@ -343,7 +369,7 @@ void print_report(const ordered_json& json) {
 void add_info(CLI::App& app) {
   struct Options {
     std::string model;
-    bool json = false;
+    bool json = false, tensors = false;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("info", "Show what a model is made of and the memory it needs");
@@ -351,12 +377,16 @@ void add_info(CLI::App& app) {
       ->required()
       ->type_name("MODEL");
   command->add_flag("--json", options->json, "print it as JSON, sizes in bytes");
+  command->add_flag("--tensors", options->tensors, "list every tensor, too");
   command->callback([options] {
-    const ordered_json json = report(model::Model(options->model));
+    const model::Model model(options->model);
+    ordered_json json = report(model);
+    if (options->tensors) json["tensors"] = tensors_json(model.file());
     if (options->json) {
       fmt::print("{}\n", json.dump(2, ' ', false, ordered_json::error_handler_t::replace));
     } else {
       print_report(json);
+      if (options->tensors) print_tensors(json["tensors"]);
     }
   });
 }

@@ -19,12 +19,16 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   cli::add_chat(app);
   cli::add_generate(app);
+  cli::add_plan(app);
+  cli::add_doctor(app);
+  cli::add_models(app);
   cli::add_info(app);
   cli::add_tokenize(app);
   cli::add_logits(app);
   cli::add_parity(app);
   cli::add_serve(app);
   cli::add_bench(app);
+  cli::add_perplexity(app);
   cli::add_synth(app);
   cli::add_convert(app);
   cli::add_kernel_selftest(app);

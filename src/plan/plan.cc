@@ -1,0 +1,192 @@
+#include "plan/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "bench/measure.h"
+#include "bench/traffic.h"
+#include "cpu/kernels.h"
+#include "cpu/thread_pool.h"
+#include "engine/open_runner.h"
+#include "experts/cache.h"
+#include "experts/layout.h"
+#include "machine/memory_bandwidth.h"
+#include "plan/probe.h"
+
+namespace redlite::plan {
+namespace {
+
+/// What ExpertCache::auto_size() leaves for others.
+constexpr uint64_t kReserve = 512 * kMiB;
+/// Models up to this size are simply run at each choice.
+constexpr uint64_t kSmall = 1024 * kMiB;
+
+cpu::CpuOptions cpu_options(const Options& options, const Choice& choice) {
+  cpu::CpuOptions cpu;
+  cpu.context = options.context;
+  cpu.threads = options.threads;
+  cpu.kv = options.kv;
+  if (choice.cache_mib) cpu.cache.size = {experts::CacheSize::Kind::Bounded, *choice.cache_mib * kMiB};
+  return cpu;
+}
+
+Choice choice_of(const model::Model& model, const Options& options, std::optional<uint64_t> cache_mib,
+                 uint64_t available) {
+  Choice choice;
+  choice.cache_mib = cache_mib;
+  const cpu::CpuRunner::Memory memory = cpu::CpuRunner::memory_needed(model, cpu_options(options, choice));
+  choice.cache = cache_mib ? *cache_mib * kMiB : experts::ExpertCache::full_bytes(model);
+  choice.dense = memory.dense;
+  choice.state = memory.state;
+  choice.scratch = memory.scratch;
+  choice.program = engine::MemoryBudget::kProgram;
+  choice.fits = choice.total() + kReserve <= available;
+  return choice;
+}
+
+/// Of a cache's reads: an expert's largest matrix, which is read in pieces of 256 KiB.
+size_t read_size(const model::Model& model) {
+  uint64_t largest = 0;
+  for (const model::ExpertLayer& layer : model.experts()) {
+    for (const model::ExpertTensor* tensor : {&layer.gate, &layer.up, &layer.down})
+      largest = std::max(largest, tensor->expert_bytes);
+  }
+  return std::min(experts::align_up(largest), uint64_t{256} << 10);
+}
+
+class Quiet final : public bench::Watcher {
+ public:
+  void begin(const std::string&, uint64_t) override {}
+  void reach(double) override {}
+  void end() override {}
+};
+
+/// Runs a choice as the benchmark does.
+void measure(const model::Model& model, const Options& options, Choice& choice) {
+  constexpr int kRepetitions = 5, kDecode = 64;
+  const std::vector<bench::Test> tests = {{bench::TestKind::Prefill, options.prompt, 0},
+                                          {bench::TestKind::Decode, kDecode, 0}};
+  Options run = options;
+  run.context = static_cast<int>(bench::Bench::tokens_needed(tests, kRepetitions));
+  cpu::CpuRunner runner(model, cpu_options(run, choice));
+  const bench::Traffic traffic(model, options.kv == cpu::KvType::F16 ? 2 : 4);
+  bench::Subject subject{runner, model.config().n_vocab, traffic};
+  subject.counters = [&] {
+    const experts::CacheStats s = runner.cache_stats();
+    bench::Counters counters;
+    counters.hits = s.hits;
+    counters.selections = s.hits + s.misses + s.prefetch_late;
+    return counters;
+  };
+  Quiet quiet;
+  bench::Bench bench(kRepetitions, nullptr, quiet);
+  for (const bench::Measurement& m : bench.run(subject, tests)) {
+    const double rate = m.test.tokens / bench::median(m.seconds);
+    if (m.test.kind == bench::TestKind::Prefill) {
+      choice.prefill_tok_s = rate;
+    } else {
+      choice.decode_tok_s = rate;
+      choice.hit_rate = static_cast<double>(m.counters.hits) /
+                        static_cast<double>(std::max<uint64_t>(m.counters.selections, 1));
+    }
+  }
+}
+
+/// What follows for a choice from a probe.
+void predict(const model::Model& model, const Options& options, const Probe& probe, double disk,
+             Choice& choice) {
+  const model::Config& c = model.config();
+  const auto layers = static_cast<double>(c.n_layers);
+  const double full = static_cast<double>(experts::ExpertCache::full_bytes(model));
+  const double part = choice.cache_mib ? std::min(1.0, static_cast<double>(choice.cache) / full) : 1;
+  const double expert = static_cast<double>(model.expert_bytes()) / (layers * c.n_experts);
+
+  const auto slots = static_cast<size_t>(part * c.n_experts);
+  const double missed = choice.cache_mib ? probe.misses[std::min(slots, probe.misses.size() - 1)] : 0;
+  const double reads = missed * layers * c.n_experts_used * expert / disk;
+  choice.hit_rate = 1 - missed;
+  choice.decode_tok_s = 1 / (probe.token_seconds + reads * probe.stall_per_miss_second);
+
+  const int n = options.prompt;
+  const double distinct = probe.distinct(n, c.n_experts_used) * layers;
+  const double computed = n * probe.prompt_token_seconds + distinct * probe.expert_seconds +
+                          n * layers * c.n_experts_used * probe.expert_token_seconds;
+  const double read = (1 - part) * distinct * expert / probe.miss_bytes_per_second;
+  choice.prefill_tok_s = n / std::max(computed, read);
+}
+
+}  // namespace
+
+std::vector<Choice> choices_for(const model::Model& model, const Options& options, uint64_t available) {
+  const uint64_t full = experts::ExpertCache::full_bytes(model) / kMiB;
+  const uint64_t least = experts::ExpertCache::minimum_bytes(model) / kMiB + 1;
+  std::vector<Choice> choices = {choice_of(model, options, std::nullopt, available)};
+  std::vector<uint64_t> sizes;
+  for (const int eighths : {6, 4, 3, 2, 1}) sizes.push_back(full * static_cast<uint64_t>(eighths) / 8);
+  // The most that is left, if that is not all.
+  const uint64_t other = choice_of(model, options, least, available).total() - least * kMiB + kReserve;
+  if (!choices.front().fits && available > other) sizes.push_back((available - other) / kMiB);
+  std::ranges::sort(sizes, std::greater<>());
+  for (const uint64_t size : sizes)
+    if (size >= least && size < full && choices.back().cache_mib != size)
+      choices.push_back(choice_of(model, options, size, available));
+  if (choices.size() == 1 && least < full) choices.push_back(choice_of(model, options, least, available));
+  return choices;
+}
+
+Plan make_plan(const model::Model& model, const Options& options,
+               const std::function<void(const std::string&, double)>& progress) {
+  const int most = model.config().context_length;
+  if (options.context > most) fail("--context {}: the model's is {}", options.context, most);
+  if (options.prompt > options.context)
+    fail("--prompt {} does not fit into a context of {}", options.prompt, options.context);
+  Plan plan;
+  plan.threads = options.threads > 0 ? options.threads : cpu::available_threads();
+  plan.kernels = cpu::best_kernels().name;
+  plan.available = available_memory();
+  plan.kv_per_position = bench::Traffic(model, options.kv == cpu::KvType::F16 ? 2 : 4).kv_per_position();
+  plan.choices = choices_for(model, options, plan.available);
+  progress("memory", 0);
+  plan.memory_bandwidth = machine::memory_bandwidth(plan.threads, 6, 512 * kMiB);
+  progress("disk", 0);
+  plan.disk_block = read_size(model);
+  const File& file = model.file().shards()[model.experts().front().gate.shard].file();
+  plan.disk = machine::random_read_speed(file.path(), plan.disk_block, 32, /*seconds=*/0.5);
+
+  const auto runs = [](const Choice& choice) { return choice.fits; };
+  if (std::ranges::none_of(plan.choices, runs)) return plan;
+  plan.measured = model.dense_bytes() + model.expert_bytes() <= kSmall && plan.choices.front().fits;
+  if (plan.measured) {
+    for (size_t i = 0; i < plan.choices.size(); ++i) {
+      progress("running the model", static_cast<double>(i) / static_cast<double>(plan.choices.size()));
+      measure(model, options, plan.choices[i]);
+    }
+  } else {
+    // What eight tokens use fits into a quarter, unless the model has few experts.
+    const uint64_t wanted =
+        std::max(experts::ExpertCache::full_bytes(model) / 4, 8 * experts::ExpertCache::minimum_bytes(model));
+    uint64_t largest = 0;
+    for (const Choice& choice : plan.choices)
+      if (choice.fits) largest = std::max(largest, choice.cache);
+    cpu::CpuOptions cpu;
+    cpu.threads = options.threads;
+    cpu.kv = options.kv;
+    cpu.cache.io = experts::IoMode::Direct;
+    const Probe result =
+        probe(model, cpu, std::min({wanted, largest, experts::ExpertCache::full_bytes(model)}),
+              plan.disk.bytes_per_second, [&](double part) { progress("running the model", part); });
+    for (Choice& choice : plan.choices)
+      if (choice.fits) predict(model, options, result, plan.disk.bytes_per_second, choice);
+  }
+  for (size_t i = 0; i < plan.choices.size(); ++i) {
+    const Choice& choice = plan.choices[i];
+    if (choice.fits && (!plan.recommendation ||
+                        choice.decode_tok_s > 1.05 * plan.choices[*plan.recommendation].decode_tok_s))
+      plan.recommendation = i;
+  }
+  return plan;
+}
+
+}  // namespace redlite::plan

@@ -1,0 +1,201 @@
+#include "plan/probe.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "base/error.h"
+#include "bench/workload.h"
+#include "engine/sampler.h"
+
+namespace redlite::plan {
+namespace {
+
+using model::LogitsFor;
+using model::Token;
+
+constexpr int kPrompt = 32, kText = 40, kTwice = 8, kSame = 128;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// What a runner had done at some moment; the difference of two is what happened between.
+struct Moment {
+  double time, experts, stall, bytes_read;
+
+  explicit Moment(const cpu::CpuRunner& runner)
+      : time(seconds_now()),
+        experts(runner.stage_times().experts),
+        stall(runner.cache_stats().stall_seconds),
+        bytes_read(static_cast<double>(runner.cache_stats().bytes_read)) {}
+  Moment operator-(const Moment& from) const {
+    Moment out = *this;
+    out.time -= from.time;
+    out.experts -= from.experts;
+    out.stall -= from.stall;
+    out.bytes_read -= from.bytes_read;
+    return out;
+  }
+};
+
+/// Which experts were used, [layer] for one pass after another.
+using Uses = std::vector<std::vector<std::vector<int>>>;  ///< [layer][token][i]
+
+size_t distinct_uses(const Uses& uses, size_t layer, size_t first_token) {
+  std::set<int> experts;
+  for (size_t t = first_token; t < uses[layer].size(); ++t)
+    experts.insert(uses[layer][t].begin(), uses[layer][t].end());
+  return experts.size();
+}
+
+/// The part of selections, from token `first` on, that a cache of i experts a layer would miss, for each i.
+std::vector<double> miss_curve(const Uses& uses, size_t first, int n_experts) {
+  const auto n = static_cast<size_t>(n_experts);
+  std::vector<double> reused(n + 1, 0);  // [d]: selections with d other experts since the last use
+  double total = 0, seen = 0;
+  for (const auto& tokens : uses) {
+    std::vector<int> recent;  // the last used first
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      for (const int expert : tokens[t]) {
+        const auto at = std::ranges::find(recent, expert);
+        if (t >= first) {
+          total += 1;
+          if (at != recent.end()) reused[static_cast<size_t>(at - recent.begin())] += 1;
+        }
+        if (at != recent.end()) recent.erase(at);
+        recent.insert(recent.begin(), expert);
+      }
+    }
+    seen += static_cast<double>(recent.size());
+  }
+  std::vector<double> misses(n + 1, 1);
+  const auto known = static_cast<size_t>(seen / static_cast<double>(uses.size()));
+  double hits = 0;
+  for (size_t i = 1; i <= n; ++i) {
+    hits += reused[i - 1];
+    misses[i] = 1 - hits / std::max(total, 1.0);
+  }
+  for (size_t i = known; i <= n; ++i)
+    misses[i] =
+        misses[known] * static_cast<double>(n - i) / static_cast<double>(std::max<size_t>(n - known, 1));
+  return misses;
+}
+
+/// As if evenly: how many experts would give `distinct` different ones for n tokens of k.
+double spread_of(double distinct, int n, int k, int n_experts) {
+  double low = k, high = n_experts;
+  for (int i = 0; i < 60; ++i) {
+    const double e = (low + high) / 2;
+    (e * (1 - std::pow(1 - k / e, n)) < distinct ? low : high) = e;
+  }
+  return (low + high) / 2;
+}
+
+}  // namespace
+
+double Probe::distinct(int n, int n_used) const {
+  return spread <= n_used ? n_used : spread * (1 - std::pow(1 - n_used / spread, n));
+}
+
+int probe_context() {
+  return 1 + kPrompt + kText + kSame;
+}
+
+Probe probe(const model::Model& model, cpu::CpuOptions options, uint64_t cache_bytes,
+            double disk_bytes_per_second, const std::function<void(double)>& progress) {
+  const model::Config& c = model.config();
+  options.context = probe_context();
+  options.cache.size = {experts::CacheSize::Kind::Bounded, cache_bytes};
+  cpu::CpuRunner runner(model, options);
+  Uses uses(static_cast<size_t>(c.n_layers));
+  runner.set_tap([&](model::Stage stage, int layer, int /*first*/, int width, std::span<const float> values) {
+    if (stage != model::Stage::ExpertIds) return;
+    auto& tokens = uses[static_cast<size_t>(layer)];
+    for (size_t at = 0; at < values.size(); at += static_cast<size_t>(width))
+      tokens.emplace_back(values.begin() + static_cast<ptrdiff_t>(at),
+                          values.begin() + static_cast<ptrdiff_t>(at) + width);
+  });
+  const auto layers = static_cast<double>(c.n_layers);
+  const auto done = [&](double part) {
+    if (progress) progress(part);
+  };
+  Probe out;
+
+  // Dense weights come into memory with the first token.
+  const Token zero = 0;
+  runner.forward({&zero, 1}, LogitsFor::None);
+  done(0.15);
+
+  const std::vector<Token> prompt = bench::random_tokens(kPrompt, c.n_vocab, 1);
+  Moment start(runner);
+  std::span<const float> logits = runner.forward(prompt, LogitsFor::Last);
+  const Moment random = Moment(runner) - start;
+  done(0.5);
+  double distinct = 0;
+  for (size_t l = 0; l < uses.size(); ++l) distinct += static_cast<double>(distinct_uses(uses, l, 1));
+  out.spread = spread_of(distinct / layers, kPrompt, c.n_experts_used, c.n_experts);
+
+  // A text at temperature 1, for greedy text may run in a circle.
+  engine::SamplerOptions sampling;
+  sampling.temperature = 1;
+  engine::Sampler sampler(sampling);
+  std::unique_ptr<model::Mark> mark;
+  std::vector<Token> last;
+  start = Moment(runner);
+  for (int i = 0; i < kText; ++i) {
+    if (i == kText - kTwice) mark = runner.mark();
+    const Token token = sampler.sample(logits);
+    if (mark) last.push_back(token);
+    logits = runner.forward({&token, 1}, LogitsFor::Last);
+  }
+  const Moment text = Moment(runner) - start;
+  done(0.8);
+  const size_t n_seen = uses[0].size();
+  out.misses = miss_curve(uses, n_seen - kText / 2, c.n_experts);
+  if (text.bytes_read > 0)
+    out.stall_per_miss_second = std::min(1.0, text.stall / (text.bytes_read / disk_bytes_per_second));
+
+  // The same tokens again: now their experts are in memory.
+  runner.rewind(*mark);
+  std::vector<double> seconds;
+  double experts = 0;
+  for (const Token token : last) {
+    start = Moment(runner);
+    runner.forward({&token, 1}, LogitsFor::Last);
+    const Moment one = Moment(runner) - start;
+    seconds.push_back(one.time - one.stall);
+    experts += (one.experts - one.stall) / kTwice;
+  }
+  std::ranges::sort(seconds);
+  out.token_seconds = (seconds[kTwice / 2 - 1] + seconds[kTwice / 2]) / 2;
+  done(0.85);
+
+  // One token over and over: a prompt's dense work, with few experts of many tokens.
+  const size_t before = uses[0].size();
+  const std::vector<Token> same(kSame, last.back());
+  start = Moment(runner);
+  runner.forward(same, LogitsFor::Last);
+  const Moment repeated = Moment(runner) - start;
+  done(1);
+  double shared = 0;
+  for (size_t l = 0; l < uses.size(); ++l) shared += static_cast<double>(distinct_uses(uses, l, before));
+  out.prompt_token_seconds = (repeated.time - repeated.experts) / kSame;
+  // Two runs, two unknowns: seconds = experts used * a + selections * b.
+  const double selections = layers * c.n_experts_used;
+  const double in_prompt = repeated.experts - repeated.stall;
+  const double a = (kSame * experts - in_prompt) / (kSame * selections - shared);
+  out.expert_seconds = std::clamp(a, 0.0, experts / selections);
+  out.expert_token_seconds = experts / selections - out.expert_seconds;
+
+  const double computed = kPrompt * out.prompt_token_seconds + distinct * out.expert_seconds +
+                          kPrompt * selections * out.expert_token_seconds;
+  out.miss_bytes_per_second = disk_bytes_per_second;
+  if (random.bytes_read > 0 && random.time > 1.2 * computed)
+    out.miss_bytes_per_second = std::min(disk_bytes_per_second, random.bytes_read / random.time);
+  return out;
+}
+
+}  // namespace redlite::plan
