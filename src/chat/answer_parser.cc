@@ -98,6 +98,7 @@ struct AnswerParser::Impl {
   std::set<std::string> given;  ///< parameters so far
   uint8_t types = 0;
   bool value_begun = false;
+  bool value_passed_on = false;  ///< a part of it
 
   // ---- looking ahead
 
@@ -554,7 +555,7 @@ struct AnswerParser::Impl {
     if (types == kString) head += '"';
     emit(Delta::Kind::Arguments, head);
     at = scan = next;
-    value_begun = false;
+    value_begun = value_passed_on = false;
     state = State::XmlValue;
   }
 
@@ -594,6 +595,8 @@ struct AnswerParser::Impl {
   }
 
   void stream_value(size_t end) {
+    if (end == at) return;
+    value_passed_on = true;
     std::string text;
     append_json_escaped(text, std::string_view(buffer).substr(at, end - at));
     emit(Delta::Kind::Arguments, text);
@@ -626,7 +629,8 @@ struct AnswerParser::Impl {
     if (const Match m = match(place, kToolCallEnd); m != Match::No) {
       return m == Match::Wait ? m : followed_by(place + kToolCallEnd.size(), {kToolCallBegin});
     }
-    if (place == 0 || buffer[place - 1] != '\n') return Match::No;
+    const bool at_line_start_of_value = place > at ? buffer[place - 1] == '\n' : !value_passed_on;
+    if (!at_line_start_of_value) return Match::No;
     if (const Match m = match(place, kParameterBegin); m != Match::Yes) return m;
     size_t end = 0;
     const size_t begin = place + kParameterBegin.size();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -40,7 +41,10 @@ class Automaton {
     uint8_t state;        ///< of a String
 
     bool operator==(const Place&) const = default;
-    auto operator<=>(const Place&) const = default;
+    bool operator<(const Place& other) const {
+      return std::tie(node, frame, characters, state) <
+             std::tie(other.node, other.frame, other.characters, other.state);
+    }
   };
   std::span<const Place> places(Config config) const;
   /// The configuration of some of a configuration's places.

@@ -126,7 +126,9 @@ class ProductWriter {
   struct Place {
     std::vector<uint32_t> states;
     uint32_t count;
-    auto operator<=>(const Place&) const = default;
+    bool operator<(const Place& other) const {
+      return std::tie(count, states) < std::tie(other.count, other.states);
+    }
   };
 
   NodeId node(Place place) {

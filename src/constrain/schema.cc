@@ -225,8 +225,9 @@ bool SchemaWriter::satisfies(const Schema& value, const Schema& schema, const st
     } else if (value.is_number() && limit.is_number() && key == "exclusiveMaximum") {
       if (value >= limit) return false;
     } else {
+      const std::string& keyword = key;  // clang 14 captures no structured binding
       const auto about = [&](const auto& keywords) {
-        return std::find(keywords.begin(), keywords.end(), key) != keywords.end();
+        return std::find(keywords.begin(), keywords.end(), keyword) != keywords.end();
       };
       const bool matters =
           (about(kNumberKeywords) && value.is_number()) || (about(kStringKeywords) && value.is_string()) ||

@@ -291,6 +291,15 @@ TEST(AnswerParser, ForgivesMissingTagsInXml) {
               ElementsAre(Call{"write", R"({"path": "a"})"}));
 }
 
+TEST(AnswerParser, EndsAValueThatIsEmpty) {
+  for (const std::string name : {"path", "unknown"}) {
+    EXPECT_THAT(calls("<tool_call>\n<function=write>\n<parameter=" + name +
+                      ">\n<parameter=content>\nb\n</parameter>\n"
+                      "</function>\n</tool_call>"),
+                ElementsAre(Call{"write", "{\"" + name + R"(":"","content":"b"})"}));
+  }
+}
+
 TEST(AnswerParser, EndsReasoningWithACall) {
   const Given open{.reasoning = Reasoning::Open};
   EXPECT_EQ(answer("I call.\n<tool_call>\n<function=write>\n</function>\n</tool_call>", open),
