@@ -1,6 +1,7 @@
 #include "gpu/prefill.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "base/error.h"
 #include "gpu/kernels/attend.h"
@@ -21,8 +22,7 @@ using model::Stage;
 
 namespace {
 
-/// Blocks that bring experts over the bus while the others compute.
-constexpr uint32_t kCopyBlocks = 24;
+constexpr size_t kRawAlignment = 256;
 
 size_t count(auto... factors) {
   return (size_t{1} * ... * static_cast<size_t>(factors));
@@ -95,14 +95,18 @@ Prefill::Prefill(Device& device, const model::Model& model, const DeviceModel& w
       device.allocate_host(count(std::min(batch, kLogitRows), c.n_vocab) * sizeof(float), "logits");
 
   const int in_ring = (c.n_experts + kGroups - 1) / kGroups;
+  size_t group_bytes = 0;
   for (const DeviceLayer& layer : weights.layers())
-    ring_bytes_ = std::max<size_t>(ring_bytes_, layer.experts.slot_bytes * count(in_ring));
-  ring_ = device.allocate(kRing * ring_bytes_, "experts on their way through a chunk");
+    group_bytes = std::max<size_t>(group_bytes, layer.experts.slot_bytes * count(in_ring));
+  raw_bytes_ = group_bytes + 3 * kRawAlignment;
+  raw_ = device.allocate(kRing * raw_bytes_, "experts on their way through a chunk");
+  planes_ = device.allocate(group_bytes, "experts on their way through a chunk");
 }
 
 void Prefill::experts_are_placed(Stream& stream) {
   if (weights_.residency() != Residency::device) {
-    ring_ = {};
+    raw_ = {};
+    planes_ = {};
     return;
   }
   copies_ = device_.create_stream();
@@ -112,18 +116,45 @@ void Prefill::experts_are_placed(Stream& stream) {
   }
   group_experts_ = (config_.n_experts + kGroups - 1) / kGroups;
   n_groups_ = (config_.n_experts + group_experts_ - 1) / group_experts_;
-  for (int group = 0; group < n_groups_; ++group) {
-    const int first = group * group_experts_, end = std::min(config_.n_experts, first + group_experts_);
-    std::vector<SlotCopy> list;
-    for (int e = first; e < end; ++e) list.push_back({e, e - first});
-    const auto size = static_cast<uint32_t>(list.size());
-    lists_[group] = arena_.take<SlotCopy>(list.size());
-    list_sizes_[group] = arena_.take<uint32_t>(1);
-    stream.copy(lists_[group], list.data(), list.size() * sizeof(SlotCopy));
-    stream.copy(list_sizes_[group], &size, sizeof size);
-    stream.synchronize();
-  }
+  std::vector<SlotCopy> list;
+  for (int i = 0; i < group_experts_; ++i) list.push_back({i, i});
+  const int last = config_.n_experts - (n_groups_ - 1) * group_experts_;
+  const uint32_t sizes[2] = {static_cast<uint32_t>(group_experts_), static_cast<uint32_t>(last)};
+  list_ = arena_.take<SlotCopy>(list.size());
+  list_sizes_ = arena_.take<uint32_t>(2);
+  stream.copy(list_, list.data(), list.size() * sizeof(SlotCopy));
+  stream.copy(list_sizes_, sizes, sizeof sizes);
+  stream.synchronize();
 }
+
+namespace {
+
+/// Where the experts of a group lie that came as the file has them.
+struct RawGroup {
+  size_t at[3];   ///< gate, up and down of the first expert
+  bool moved[3];  ///< a copy of its own; false: gate and up share one (fused in the file)
+};
+
+RawGroup raw_group(const ExpertSource& source, int n_experts) {
+  RawGroup out{};
+  size_t next = 0;
+  for (int m = 0; m < 3; ++m) {
+    out.moved[m] = true;
+    for (int other = 0; other < m; ++other) {
+      if (source.first[m] < source.first[other] ||
+          source.first[m] >= source.first[other] + source.stride[other])
+        continue;
+      out.at[m] = out.at[other] + static_cast<size_t>(source.first[m] - source.first[other]);
+      out.moved[m] = false;
+    }
+    if (!out.moved[m]) continue;
+    out.at[m] = next;
+    next += (source.stride[m] * count(n_experts) + kRawAlignment - 1) / kRawAlignment * kRawAlignment;
+  }
+  return out;
+}
+
+}  // namespace
 
 /// One pass over a chunk.
 struct Prefill::Pass {
@@ -202,9 +233,21 @@ void Prefill::run(const Launcher& launcher, std::span<const model::Token> tokens
   const int n = static_cast<int>(tokens.size());
   RL_CHECK(n <= batch_, "{} tokens", n);
   const model::Matrix& embd = model_.weights().token_embd;
-  for (size_t t = 0; t < tokens.size(); ++t)
-    quant::decode(embd.type, embd.row(tokens[t]), host_x_.host<float>() + t * count(c.n_embd),
-                  count(c.n_embd));
+  const auto embed = [&](size_t first, size_t end) {
+    for (size_t t = first; t < end; ++t) {
+      quant::decode(embd.type, embd.row(tokens[t]), host_x_.host<float>() + t * count(c.n_embd),
+                    count(c.n_embd));
+    }
+  };
+  {
+    // One thread would take as long as a tenth of the whole pass.
+    constexpr size_t kTokensOfThread = 128;
+    std::vector<std::jthread> threads;
+    size_t first = 0;
+    for (; first + kTokensOfThread < tokens.size(); first += kTokensOfThread)
+      threads.emplace_back(embed, first, first + kTokensOfThread);
+    embed(first, tokens.size());
+  }
   *host_step_.host<Step>() = {.position = position, .number = 0, .flip = flip};
 
   Stream& stream = launcher.stream;
@@ -449,10 +492,6 @@ void Prefill::Pass::experts(int l) {
     // parts[n][n_used][n_embd]
     tokens.output_row = s.selection_;
     expert_product(m.down, h, tokens, n_tiles, s.parts_, c.n_embd);
-    if (s.copies_) {
-      stream.record(*s.used_[(l * s.n_groups_ + group) % kRing]);
-      start_copy(l * s.n_groups_ + group + kRing);
-    }
   }
   // x[n][n_embd] += sum of shares * parts
   launch<PrefillSum>({static_cast<uint32_t>(n)}, 0,
@@ -467,26 +506,41 @@ void Prefill::Pass::experts(int l) {
 
 /// Starts to bring a group of experts to its place in the ring, once the group before it there has been used.
 void Prefill::Pass::start_copy(int number) {
-  const int l = number / s.n_groups_, group = number % s.n_groups_, place = number % kRing;
+  const int l = number / s.n_groups_, first = number % s.n_groups_ * s.group_experts_, place = number % kRing;
   if (l >= s.config_.n_layers) return;
   if (number >= kRing) s.copies_->wait(*s.used_[place]);
-  LoadExperts::Params p = s.weights_.load_params(l);
-  p.slots = s.ring_.as() + s.ring_bytes_ * count(place);
-  p.copies = s.lists_[group];
-  p.n_copies = s.list_sizes_[group];
-  s.copies_->launch<LoadExperts>({.grid = {kCopyBlocks}, .threads = kStepThreads}, p);
+  const ExpertSource& source = s.weights_.layer(l).source;
+  const int experts = std::min(s.config_.n_experts - first, s.group_experts_);
+  const RawGroup group = raw_group(source, s.group_experts_);
+  for (int m = 0; m < 3; ++m) {
+    if (!group.moved[m]) continue;
+    s.copies_->copy(s.raw_.as() + s.raw_bytes_ * count(place) + group.at[m],
+                    source.first[m] + source.stride[m] * count(first), source.stride[m] * count(experts));
+  }
   s.copies_->record(*s.filled_[place]);
 }
 
-/// The group's first expert where the copy has put it; later work of the stream waits for that.
+/// Waits for a group of experts, puts it into planes and starts to bring the one that takes its place. The
+/// group's first expert.
 ExpertMatrices Prefill::Pass::wait_for_group(int l, int group) {
-  const int place = (l * s.n_groups_ + group) % kRing;
+  const int number = l * s.n_groups_ + group, place = number % kRing;
+  const DeviceLayer& w = s.weights_.layer(l);
+  const RawGroup raw = raw_group(w.source, s.group_experts_);
   stream.wait(*s.filled_[place]);
-  ExpertMatrices m = s.weights_.layer(l).experts.slot;
+  LoadExperts::Params p = s.weights_.load_params(l);
+  p.slots = s.planes_.as();
+  p.copies = s.list_;
+  p.n_copies = s.list_sizes_ + (group + 1 < s.n_groups_ ? 0 : 1);
+  for (int m = 0; m < 3; ++m) p.source.first[m] = s.raw_.as() + s.raw_bytes_ * count(place) + raw.at[m];
+  launcher.launch<LoadExperts>(
+      {.grid = {4 * static_cast<uint32_t>(s.device_.info().multiprocessors)}, .threads = kStepThreads}, p);
+  stream.record(*s.used_[place]);
+  start_copy(number + kRing);
+
+  ExpertMatrices m = w.experts.slot;
   const std::byte* from = m.gate.planes.data;
-  const std::byte* to = s.ring_.as() + s.ring_bytes_ * count(place);
   for (DeviceMatrix* matrix : {&m.gate, &m.up, &m.down})
-    matrix->planes.data = to + (matrix->planes.data - from);
+    matrix->planes.data = s.planes_.as() + (matrix->planes.data - from);
   return m;
 }
 

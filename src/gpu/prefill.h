@@ -33,7 +33,7 @@ class Prefill {
   void experts_are_placed(Stream& stream);
 
   int batch() const { return batch_; }
-  size_t bytes() const { return arena_.bytes() + ring_.bytes(); }  ///< of device memory
+  size_t bytes() const { return arena_.bytes() + raw_.bytes() + planes_.bytes(); }  ///< of device memory
 
   /// Appends the tokens at `position` and puts logits[n_logits][n_vocab] of the last n_logits of them behind
   /// those in `logits`; flip as in Step. Done when it returns. `tap` may be empty.
@@ -45,7 +45,7 @@ class Prefill {
 
   /// Tokens whose logits are computed at a time.
   static constexpr int kLogitRows = 64;
-  /// Groups of experts a layer is brought in as, and how many of them have room on the device.
+  /// Groups of experts that a layer is brought in as, and how many of them have room on the device.
   static constexpr int kGroups = 4, kRing = 2;
 
   QuantizedRows rows(int count, int n);
@@ -93,13 +93,15 @@ class Prefill {
   HostBuffer host_x_;       ///< float [batch][n_embd]
   HostBuffer host_logits_;  ///< float [kLogitRows][n_vocab]
 
-  // Experts in host memory only.
-  Buffer ring_;            ///< kRing groups of the largest layer's experts
-  size_t ring_bytes_ = 0;  ///< of one of them
+  // Experts in host memory only: groups as the file has them come over the bus, one while the one before is
+  // used, and are put into planes just before that.
+  Buffer raw_;            ///< kRing groups
+  size_t raw_bytes_ = 0;  ///< of one of them
+  Buffer planes_;         ///< one group, as slots
   std::unique_ptr<Stream> copies_;
   std::unique_ptr<Event> filled_[kRing], used_[kRing];
-  SlotCopy* lists_[kGroups] = {};       ///< of each group: expert first + i to slot i
-  uint32_t* list_sizes_[kGroups] = {};  ///< experts of each group
+  SlotCopy* list_ = nullptr;        ///< [group_experts_]: number i of a group to slot i
+  uint32_t* list_sizes_ = nullptr;  ///< [2]: experts of a group, and of the last one
 };
 
 }  // namespace redlite::gpu

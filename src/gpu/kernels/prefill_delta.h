@@ -20,7 +20,8 @@ struct DeltaLayout {
 /// and kTokens tokens. Grid: {token_blocks(), head_blocks()}.
 struct PrefillConvolve {
   static constexpr const char* kName = "prefill_convolve";
-  static constexpr int kTokens = 8;
+  static constexpr int kTokens = 4;
+  static constexpr int kMaxTaps = DeltaStep::kMaxTaps;
   struct Params {
     const float* proj;       // [n_tokens][proj_stride]
     const DeltaHead* heads;  // [n_v_heads]
@@ -48,13 +49,14 @@ struct PrefillConvolve {
   static uint32_t head_blocks(int n_v_heads) { return static_cast<uint32_t>((n_v_heads + 7) / 8); }
 };
 
-/// The recurrence. A block has kColumns columns of a V head's state in registers, a thread kRows rows of one
-/// column; what tokens bring comes through shared memory, kStage tokens at a time. Grid: {n_v_heads,
+/// The recurrence. A block has kColumns columns of a V head's state in registers, a thread kRows rows of two
+/// of them; what tokens bring comes through shared memory, kStage tokens at a time. Grid: {n_v_heads,
 /// slices()}.
 struct PrefillScan {
   static constexpr const char* kName = "prefill_scan";
   static constexpr int kThreads = 128;
-  static constexpr int kColumns = kThreads / DeltaLayout::kGroups;
+  static constexpr int kColumnsOfThread = 2;
+  static constexpr int kColumns = kColumnsOfThread * kThreads / DeltaLayout::kGroups;
   static constexpr int kStage = 16;
   struct Params {
     const DeltaHead* heads;  // [n_v_heads]

@@ -48,30 +48,51 @@ RL_RUN void PrefillFloats<T, kStep>::run(const Params& p, Shared& shared) {
     RL_UNROLL
     for (int t = 0; t < kTokensOfThread; ++t) sums[r][t] = 0;
   }
+  // Rows of whole 16 bytes come by copies in the background, others value by value.
+  const bool whole = cols % 8 == 0;
   for (int first = 0; first < cols; first += kSlab) {
-    for (int i = thread; i < kRows * kSlab; i += kBlockThreads) {
-      const int row = first_row + i / kSlab, column = first + i % kSlab;
-      float value = 0;
-      if (row < rows && column < cols) {
-        const Value stored =
-            weights[static_cast<size_t>(row) * static_cast<size_t>(cols) + static_cast<size_t>(column)];
-        if constexpr (T == quant::Type::F32) value = stored;
-        if constexpr (T == quant::Type::F16) value = simt::half_to_float(stored);
-        if constexpr (T == quant::Type::BF16) value = simt::bfloat_to_float(stored);
+    const int end = cols - first < kSlab ? cols - first : kSlab;
+    const auto row_of = [&](int r) {
+      const int row = first_row + r < rows ? first_row + r : rows - 1;  // those behind the last: anything
+      return weights + static_cast<size_t>(row) * static_cast<size_t>(cols) + first;
+    };
+    const auto input_of = [&](int t) {
+      return p.x + static_cast<size_t>(shared.input_row[t]) * static_cast<size_t>(p.x_stride) + first;
+    };
+    if (whole) {
+      constexpr int kWords = kSlab / 4;
+      for (int i = thread; i < n_tokens * kWords; i += kBlockThreads) {
+        const int column = i % kWords * 4;
+        if (column < end)
+          simt::copy_async16(x + i / kWords * kStride + column, input_of(i / kWords) + column);
       }
-      w[i / kSlab * kStride + i % kSlab] = value;
+      if constexpr (T == quant::Type::F32) {
+        for (int i = thread; i < kRows * kWords; i += kBlockThreads) {
+          const int column = i % kWords * 4;
+          if (column < end)
+            simt::copy_async16(w + i / kWords * kStride + column, row_of(i / kWords) + column);
+        }
+      }
+      simt::copy_commit();
+    } else {
+      for (int i = thread; i < n_tokens * kSlab; i += kBlockThreads)
+        x[i / kSlab * kStride + i % kSlab] = i % kSlab < end ? input_of(i / kSlab)[i % kSlab] : 0;
     }
-    for (int i = thread; i < n_tokens * kSlab; i += kBlockThreads) {
-      const int column = first + i % kSlab;
-      x[i / kSlab * kStride + i % kSlab] =
-          column < cols
-              ? p.x[static_cast<size_t>(shared.input_row[i / kSlab]) * static_cast<size_t>(p.x_stride) +
-                    static_cast<size_t>(column)]
-              : 0;
+    if (T != quant::Type::F32 || !whole) {
+      for (int i = thread; i < kRows * kSlab; i += kBlockThreads) {
+        float value = 0;
+        if (i % kSlab < end) {
+          const Value stored = row_of(i / kSlab)[i % kSlab];
+          if constexpr (T == quant::Type::F32) value = stored;
+          if constexpr (T == quant::Type::F16) value = simt::half_to_float(stored);
+          if constexpr (T == quant::Type::BF16) value = simt::bfloat_to_float(stored);
+        }
+        w[i / kSlab * kStride + i % kSlab] = value;
+      }
     }
+    simt::copy_wait<0>();
     simt::sync_block();
     if (active) {
-      const int end = cols - first < kSlab ? cols - first : kSlab;
       for (int at = lane * kStep; at < end; at += p.lanes * kStep) {
         RL_UNROLL
         for (int v = 0; v < kStep; v += kVector) {

@@ -7,109 +7,166 @@ namespace redlite::gpu {
 
 template <int kUnitStrips, bool kHasMin>
 struct PrefillProduct<kUnitStrips, kHasMin>::Shared {
-  PlaneMatrix w;  // of the tile's expert
-  int input_row[kTileTokens];
+  PlaneMatrix w;                      // of the tile's expert
+  uint32_t first_strip[kTileTokens];  // of each token's activations
   int output_row[kTileTokens];
 };
 
 namespace {
 
 constexpr int kSlabStrips = 16;
-constexpr int kMaxLevels = 12;  // of sums of slabs
+constexpr int kSumLevels = 12;  // of sums of slabs
 
-/// The unit at `slot` of a row's order; -1: there is none.
+/// The unit at `slot` of a row's order, maybe one behind the row's last. The bits of the number go to other
+/// places, so that the unit at a + b, which have no bits in common, is the sum of those at a and b.
 RL_DEVICE inline int unit_at(const ProductOrder& order, int slot) {
   const int segment = slot >> order.log_lanes, leaf = slot & ((1 << order.log_lanes) - 1);
   const uint32_t lane = simt::reverse_bits(static_cast<uint32_t>(leaf)) >> 1 >> (31 - order.log_lanes);
-  const int unit = static_cast<int>(lane) + (segment << order.log_lanes);
-  return unit < order.units ? unit : -1;
+  return static_cast<int>(lane) + (segment << order.log_lanes);
 }
 
-/// Unpacks a quad of strips of one row of the weights, for each thread of the block another one. Not inlined:
-/// what is alive in the caller is little, and the kernels share the code of 20 types.
+/// A quad of strips in shared memory: integers, scales and mins.
+struct QuadPlace {
+  simt::U32x4* q;  // [4]
+  simt::F32x4* scale;
+  simt::F32x4* min;  // where the type has some
+};
+
+/// Unpacks a quad of strips of one row of the weights, for each thread of the block another one: the row's
+/// units `unit` and, of 32 values, `second`; zeros for those behind the last. Not inlined: what is alive in
+/// the caller is little, and the kernels share the code of 20 types.
 template <quant::Type T>
-RL_NOINLINE static RL_DEVICE void unpack_quad(const PlaneMatrix& w, const ProductOrder& order, int row,
-                                              int quad, const Codebooks* books, uint8_t* q, float* scale,
-                                              float* min) {
-  constexpr int kUnits = 64 / Unit<T>::kValues;
-  Unit<T> units[kUnits];
-  bool there[kUnits];
+RL_NOINLINE static RL_DEVICE void unpack_quad(const PlaneMatrix& w, int units, int row, int unit, int second,
+                                              const Codebooks* books, const QuadPlace& to) {
+  constexpr int kUnits = 64 / Unit<T>::kValues, kStrips = 4 / kUnits;
+  const int numbers[2] = {unit, second};
+  const uint32_t first = static_cast<uint32_t>(row) * static_cast<uint32_t>(units);
+  Unit<T> loaded[kUnits];
   RL_UNROLL
   for (int h = 0; h < kUnits; ++h) {
-    const int unit = unit_at(order, quad * kUnits + h);
-    there[h] = unit >= 0;
-    units[h] = Unit<T>::load(w, static_cast<uint32_t>(row) * static_cast<uint32_t>(order.units) +
-                                    static_cast<uint32_t>(unit < 0 ? 0 : unit));
+    const int number = numbers[h] < units ? numbers[h] : 0;
+    loaded[h] = Unit<T>::load(w, first + static_cast<uint32_t>(number));
   }
+  simt::F32x4 scale, min;
   RL_UNROLL
   for (int h = 0; h < kUnits; ++h) {
-    constexpr int kStrips = 4 / kUnits;
     UnitValues<Unit<T>::kValues> values;
-    units[h].unpack(books, values);
+    loaded[h].unpack(books, values);
+    if (numbers[h] >= units) values = {};
     RL_UNROLL
     for (int s = 0; s < kStrips; ++s) {
       simt::U32x4 words;
       RL_UNROLL
-      for (int i = 0; i < 4; ++i) words.v[i] = there[h] ? values.q[4 * s + i] : 0;
-      *reinterpret_cast<simt::U32x4*>(q + 16 * (h * kStrips + s)) = words;
-      scale[h * kStrips + s] = there[h] ? values.scale[s] : 0;
-      if constexpr (Unit<T>::kHasMin) min[h * kStrips + s] = there[h] ? values.min[s] : 0;
+      for (int i = 0; i < 4; ++i) words.v[i] = values.q[4 * s + i];
+      to.q[h * kStrips + s] = words;
+      scale.v[h * kStrips + s] = values.scale[s];
+      if constexpr (Unit<T>::kHasMin) min.v[h * kStrips + s] = values.min[s];
     }
   }
+  *to.scale = scale;
+  if constexpr (Unit<T>::kHasMin) *to.min = min;
 }
 
 /// The same for the types that a kernel is made for.
 template <quant::Type T, bool kHasMin>
-RL_DEVICE inline void unpack_if(const PlaneMatrix& w, const ProductOrder& order, int row, int quad,
-                                const Codebooks* books, uint8_t* q, float* scale, float* min) {
+RL_DEVICE inline void unpack_if(const PlaneMatrix& w, int units, int row, int unit, int second,
+                                const Codebooks* books, const QuadPlace& to) {
   if constexpr (!takes_floats(T)) {
     static_assert(Unit<T>::kHasMin == has_min(T));
-    if constexpr (has_min(T) == kHasMin) unpack_quad<T>(w, order, row, quad, books, q, scale, min);
+    if constexpr (has_min(T) == kHasMin) unpack_quad<T>(w, units, row, unit, second, books, to);
   }
 }
 
-template <bool kHasMin>
-RL_DEVICE inline void unpack_slab(const PrefillProductParams& p, const PlaneMatrix& w, int first_row,
-                                  int slab, const Codebooks* books, PrefillSlab<kHasMin>& to) {
-  const int thread = simt::thread_index(), in_block = thread / 4, quad = thread % 4;
-  const int row = first_row + in_block < w.rows ? first_row + in_block : w.rows - 1;
-  uint8_t* q = to.w[in_block] + 64 * quad;
-  float* scale = to.w_scale[in_block] + 4 * quad;
-  float* min = to.w_min[kHasMin ? in_block : 0] + 4 * quad;
-  switch (p.w.type) {
-#define RL_CASE(T)     \
-  case quant::Type::T: \
-    return unpack_if<quant::Type::T, kHasMin>(w, p.order, row, 4 * slab + quad, books, q, scale, min);
-    RL_FOR_EACH_TYPE(RL_CASE)
+/// What a thread brings to each slab: always the same places in it.
+class SlabFiller {
+ public:
+  RL_DEVICE SlabFiller(const PrefillProductParams& p, const PlaneMatrix& w, const uint32_t* first_strip,
+                       const Codebooks* books, int first_row)
+      : p_(p), w_(w), first_strip_(first_strip), books_(books) {
+    const int thread = simt::thread_index(), log_strips = p.order.log_unit_strips;
+    row_ = first_row + thread / 4 < w.rows ? first_row + thread / 4 : w.rows - 1;
+    const int first = 4 * (thread % 4);
+    unit_ = unit_at(p.order, first >> log_strips);
+    second_ = unit_at(p.order, (first + 2) >> log_strips);
+    const int strip = thread % kSlabStrips;
+    strip_unit_ = unit_at(p.order, strip >> log_strips);
+  }
+
+  /// Brings the tokens' activations, in the background.
+  template <bool kHasMin>
+  RL_DEVICE void fetch(int slab, PrefillSlab<kHasMin>& to) const {
+    const int log_strips = p_.order.log_unit_strips, thread = simt::thread_index();
+    const int more = unit_at(p_.order, slab << (4 - log_strips));
+    {
+      const int strip = thread % kSlabStrips, unit = strip_unit_ + more;
+      const bool there = unit < p_.order.units;
+      const uint32_t at = static_cast<uint32_t>((unit << log_strips) + (strip & ((1 << log_strips) - 1)));
+      RL_UNROLL
+      for (int i = 0; i < kTileTokens * kSlabStrips / kBlockThreads; ++i) {
+        const int token = thread / kSlabStrips + i * (kBlockThreads / kSlabStrips);
+        uint8_t* q = to.x[token] + 16 * strip;
+        if (there) {
+          simt::copy_async16(q, p_.x.q + 4 * static_cast<size_t>(first_strip_[token] + at));
+        } else {
+          *reinterpret_cast<simt::U32x4*>(q) = {};
+        }
+      }
+    }
+    const int token = thread / 4, quad = thread % 4;
+    const uint32_t row = first_strip_[token];
+    fill_scales(p_.x.scale, row, more, &to.x_scale[token][4 * quad]);
+    if constexpr (kHasMin) fill_scales(p_.x.sum, row, more, &to.x_sum[token][4 * quad]);
+  }
+
+  /// Unpacks the weights.
+  template <bool kHasMin>
+  RL_DEVICE void unpack(int slab, PrefillSlab<kHasMin>& to) const {
+    const int in_block = simt::thread_index() / 4, quad = simt::thread_index() % 4;
+    const int more = unit_at(p_.order, slab << (4 - p_.order.log_unit_strips));
+    const QuadPlace place{reinterpret_cast<simt::U32x4*>(to.w[in_block] + 64 * quad),
+                          reinterpret_cast<simt::F32x4*>(&to.w_scale[in_block][4 * quad]),
+                          reinterpret_cast<simt::F32x4*>(&to.w_min[kHasMin ? in_block : 0][4 * quad])};
+    switch (p_.w.type) {
+#define RL_CASE(T)                                                                                    \
+  case quant::Type::T:                                                                                \
+    return unpack_if<quant::Type::T, kHasMin>(w_, p_.order.units, row_, unit_ + more, second_ + more, \
+                                              books_, place);
+      RL_FOR_EACH_TYPE(RL_CASE)
 #undef RL_CASE
-  }
-}
-
-/// Brings a slab of the tokens' activations, in the background.
-template <bool kHasMin>
-RL_DEVICE inline void fetch_slab(const PrefillProductParams& p, const int* input_row, int slab,
-                                 PrefillSlab<kHasMin>& to) {
-  for (int i = simt::thread_index(); i < kTileTokens * kSlabStrips; i += kBlockThreads) {
-    const int token = i / kSlabStrips, in_slab = i % kSlabStrips;
-    const int place = slab * kSlabStrips + in_slab;
-    const int unit = unit_at(p.order, place >> p.order.log_unit_strips);
-    uint8_t* q = to.x[token] + 16 * in_slab;
-    float* scale = &to.x_scale[token][in_slab];
-    float* sum = &to.x_sum[kHasMin ? token : 0][in_slab];
-    if (unit < 0) {
-      *reinterpret_cast<simt::U32x4*>(q) = {};
-      *scale = 0;
-      if constexpr (kHasMin) *sum = 0;
-    } else {
-      const int strip = (unit << p.order.log_unit_strips) + (place & ((1 << p.order.log_unit_strips) - 1));
-      const size_t at = static_cast<size_t>(input_row[token]) * static_cast<size_t>(p.x.strips) +
-                        static_cast<size_t>(strip);
-      simt::copy_async16(q, p.x.q + 4 * at);
-      simt::copy_async4(scale, p.x.scale + at);
-      if constexpr (kHasMin) simt::copy_async4(sum, p.x.sum + at);
     }
   }
-}
+
+ private:
+  /// Four strips' scales or sums.
+  RL_DEVICE void fill_scales(const float* from, uint32_t row, int more, float* to) const {
+    const int units = p_.order.units;
+    if (p_.order.log_unit_strips == 2) {
+      if (unit_ + more < units) {
+        simt::copy_async16(to, from + row + static_cast<uint32_t>(4 * (unit_ + more)));
+      } else {
+        *reinterpret_cast<simt::F32x4*>(to) = {};
+      }
+    } else {
+      RL_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int unit = (i < 2 ? unit_ : second_) + more;
+        if (unit < units) {
+          simt::copy_async4(to + i, from + row + static_cast<uint32_t>(2 * unit + i % 2));
+        } else {
+          to[i] = 0;
+        }
+      }
+    }
+  }
+
+  const PrefillProductParams& p_;
+  const PlaneMatrix& w_;
+  const uint32_t* first_strip_;
+  const Codebooks* books_;
+  int row_;            // of the weights
+  int unit_, second_;  // of the quad of the weights, and of the scales
+  int strip_unit_;     // of the strip of activations
+};
 
 /// The sums of a warp's share of a tile: 16 rows of the weights by kTiles times 8 tokens, as the tensor cores
 /// give them.
@@ -179,7 +236,8 @@ RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad
 template <int kUnitStrips, bool kHasMin>
 RL_DEVICE inline Sums multiply_slab(const PrefillSlab<kHasMin>& slab, int row, int tile, int n_tiles) {
   Sums sums{};
-  RL_UNROLL
+  // Half a slab is all the code: a longer loop would be fetched anew for each slab.
+  RL_UNROLL_BY(1)
   for (int half = 0; half < 2; ++half) {
     Sums both{};
     RL_UNROLL
@@ -222,15 +280,28 @@ RL_RUN void PrefillProduct<kUnitStrips, kHasMin>::run(const Params& p, Shared& s
   ExpertTile tile;
   if (!find_tile(p.tokens, static_cast<int>(simt::block_index().y), tile)) return;
 
+  const std::byte* data = p.w.planes.data;
+  if (p.tokens.tiles != nullptr)
+    data += p.tokens.slot_bytes * static_cast<uint64_t>(tile.expert - p.tokens.first_expert);
   if (thread == 0) {
     shared.w = p.w.planes;
-    if (p.tokens.tiles != nullptr)
-      shared.w.data += p.tokens.slot_bytes * static_cast<uint64_t>(tile.expert - p.tokens.first_expert);
+    shared.w.data = data;
+  }
+  // All of the block's weights are asked for at once: slab after slab would wait for DRAM each time.
+  if (p.tokens.tiles != nullptr && thread >= kTileTokens && thread < kTileTokens + kMaxPlanes) {
+    const int plane = thread - kTileTokens;
+    const uint64_t row_bytes = p.w.row_bytes[plane];
+    const int end = first_row + kRows < p.w.planes.rows ? first_row + kRows : p.w.planes.rows;
+    const uint64_t from = static_cast<uint64_t>(first_row) * row_bytes / 16 * 16;
+    const uint64_t to = (static_cast<uint64_t>(end) * row_bytes + 15) / 16 * 16;
+    if (row_bytes != 0)
+      simt::prefetch_l2(data + p.w.planes.plane[plane] + from, static_cast<uint32_t>(to - from));
   }
   if (thread < kTileTokens) {
     // Behind the last token that one once more: its results go nowhere.
     const int place = tile.first + (thread < tile.count ? thread : tile.count - 1);
-    shared.input_row[thread] = p.tokens.input_row == nullptr ? place : p.tokens.input_row[place];
+    const int row = p.tokens.input_row == nullptr ? place : p.tokens.input_row[place];
+    shared.first_strip[thread] = static_cast<uint32_t>(row) * static_cast<uint32_t>(p.x.strips);
     shared.output_row[thread] = p.tokens.output_row == nullptr ? place : p.tokens.output_row[place];
   }
   simt::sync_block();
@@ -238,21 +309,22 @@ RL_RUN void PrefillProduct<kUnitStrips, kHasMin>::run(const Params& p, Shared& s
   // A warp has 16 rows and every second tile of 8 tokens.
   const int row = 16 * (warp / 2), half = warp % 2;
   const int n_tiles = ((tile.count + 7) / 8 - half + 1) / 2;
-  Sums stack[kMaxLevels];
+  Sums stack[kSumLevels];
   Sums sums{};
-  fetch_slab(p, shared.input_row, 0, slabs[0]);
+  const SlabFiller filler(p, shared.w, shared.first_strip, books, first_row);
+  filler.fetch(0, slabs[0]);
   simt::copy_commit();
-  unpack_slab(p, shared.w, first_row, 0, books, slabs[0]);
+  filler.unpack(0, slabs[0]);
   for (int i = 0; i < p.order.slabs; ++i) {
     simt::copy_wait<0>();
     simt::sync_block();
     // Half of the warps unpack the next slab while the other half multiplies with this one.
     const bool next = i + 1 < p.order.slabs;
     if (next) {
-      fetch_slab(p, shared.input_row, i + 1, slabs[(i + 1) % 2]);
+      filler.fetch(i + 1, slabs[(i + 1) % 2]);
       simt::copy_commit();
     }
-    if (next && warp < kBlockWarps / 2) unpack_slab(p, shared.w, first_row, i + 1, books, slabs[(i + 1) % 2]);
+    if (next && warp < kBlockWarps / 2) filler.unpack(i + 1, slabs[(i + 1) % 2]);
     sums = multiply_slab<kUnitStrips>(slabs[i % 2], row, half, n_tiles);
     // They join the sums of as many slabs that wait for them.
     int level = 0;
@@ -262,8 +334,7 @@ RL_RUN void PrefillProduct<kUnitStrips, kHasMin>::run(const Params& p, Shared& s
       sums = joined;
     }
     if (next) stack[level] = sums;
-    if (next && warp >= kBlockWarps / 2)
-      unpack_slab(p, shared.w, first_row, i + 1, books, slabs[(i + 1) % 2]);
+    if (next && warp >= kBlockWarps / 2) filler.unpack(i + 1, slabs[(i + 1) % 2]);
   }
 
   RL_UNROLL

@@ -14,7 +14,7 @@
 #include "gpu/selftest/selftest.h"
 #include "model/router.h"
 
-/// The kernels of a chunk of tokens, all but the products, against plain mathematics.
+/// The kernels of a chunk of tokens but the products against plain mathematics.
 namespace redlite::gpu {
 namespace {
 
@@ -414,7 +414,7 @@ void test_attend(Selftest& test) {
       for (int h = 0; h < n_heads; ++h) {
         const int kv_head = h / group;
         const std::vector<double> query = normed(row + h * q_stride, q_norm, t);
-        std::vector<double> weights;
+        std::vector<double> weights;  // scores at first
         double total = 0;
         for (int p = 0; p <= position + t; ++p) {
           double score = 0;
@@ -427,9 +427,10 @@ void test_attend(Selftest& test) {
             for (double& x : key) x = stored(static_cast<float>(x));
           }
           for (int i = 0; i < dim; ++i) score += query[static_cast<size_t>(i)] * key[static_cast<size_t>(i)];
-          weights.push_back(std::exp(score / std::sqrt(dim)));
-          total += weights.back();
+          weights.push_back(score / std::sqrt(dim));
         }
+        const double most = *std::ranges::max_element(weights);
+        for (double& weight : weights) total += weight = std::exp(weight - most);
         for (int i = 0; i < dim; ++i) {
           double sum = 0, magnitude = 0;
           for (int p = 0; p <= position + t; ++p) {

@@ -108,6 +108,7 @@ int kernel_selftest(Device& device, uint64_t seed, std::string_view filter,
   SelftestGroups groups;
   add_simt_groups(groups);
   add_matrix_groups(groups);
+  add_prefill_product_groups(groups);
   add_prefill_groups(groups);
   add_product_groups(groups);
   Selftest test(device, seed);

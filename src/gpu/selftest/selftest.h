@@ -102,5 +102,6 @@ void add_simt_groups(SelftestGroups& groups);
 void add_matrix_groups(SelftestGroups& groups);
 void add_prefill_groups(SelftestGroups& groups);
 void add_product_groups(SelftestGroups& groups);
+void add_prefill_product_groups(SelftestGroups& groups);
 
 }  // namespace redlite::gpu
