@@ -1,5 +1,6 @@
 #include "gpu/kernels/prefill_floats.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "gpu/kernels/block.h"
@@ -14,7 +15,7 @@ struct PrefillFloats<T, kStep>::Shared {
 template <quant::Type T, int kStep>
 RL_RUN void PrefillFloats<T, kStep>::run(const Params& p, Shared& shared) {
   using Value = std::conditional_t<T == quant::Type::F32, float, uint16_t>;
-  constexpr int kVector = kStep < 4 ? kStep : 4;
+  constexpr int kVector = std::min(kStep, 4);
   const int thread = simt::thread_index(), warp = simt::warp_index();
   const int first_row = static_cast<int>(simt::block_index().x) * kRows;
   simt::let_next_start();

@@ -28,9 +28,14 @@ double bound_of(double magnitude, double n) {
 }
 
 void test_select(Selftest& test) {
-  for (const auto& [n_tokens, n_experts, n_used, with_shared] :
-       {std::tuple{5, 512, 10, true}, std::tuple{9, 33, 3, false}, std::tuple{1, 4, 4, true},
-        std::tuple{17, 64, 31, true}}) {
+  struct Case {
+    int n_tokens, n_experts, n_used;
+    bool with_shared;
+  };
+  for (const Case& c :
+       std::vector<Case>{{5, 512, 10, true}, {9, 33, 3, false}, {1, 4, 4, true}, {17, 64, 31, true}}) {
+    const int n_tokens = c.n_tokens, n_experts = c.n_experts, n_used = c.n_used;
+    const bool with_shared = c.with_shared;
     const int n_rows = n_experts + (with_shared ? 1 : 0), n_shares = n_used + (with_shared ? 1 : 0);
     std::vector<float> logits = test.normal(static_cast<size_t>(n_tokens * n_rows));
     logits[1] = logits[0];  // a tie
@@ -71,8 +76,11 @@ void test_select(Selftest& test) {
 }
 
 void test_sort(Selftest& test) {
-  for (const auto& [n_tokens, n_used, n_experts] :
-       {std::tuple{100, 2, 3}, std::tuple{1, 10, 512}, std::tuple{300, 4, 33}, std::tuple{65, 1, 1}}) {
+  struct Case {
+    int n_tokens, n_used, n_experts;
+  };
+  for (const Case& c : std::vector<Case>{{100, 2, 3}, {1, 10, 512}, {300, 4, 33}, {65, 1, 1}}) {
+    const int n_tokens = c.n_tokens, n_used = c.n_used, n_experts = c.n_experts;
     const int n = n_tokens * n_used;
     std::vector<int32_t> ids(static_cast<size_t>(n));
     // Few tokens take the last experts, some experts nobody.
@@ -127,8 +135,13 @@ void test_sort(Selftest& test) {
 }
 
 void test_sum(Selftest& test) {
-  for (const auto& [n_tokens, n_used, n, with_shared] :
-       {std::tuple{3, 10, 300, true}, std::tuple{2, 1, 64, false}}) {
+  struct Case {
+    int n_tokens, n_used, n;
+    bool with_shared;
+  };
+  for (const Case& c : std::vector<Case>{{3, 10, 300, true}, {2, 1, 64, false}}) {
+    const int n_tokens = c.n_tokens, n_used = c.n_used, n = c.n;
+    const bool with_shared = c.with_shared;
     const auto size = [](auto... factors) { return (size_t{1} * ... * static_cast<size_t>(factors)); };
     const std::vector<float> parts = test.normal(size(n_tokens, n_used, n)),
                              shared = test.normal(size(n_tokens, n));
@@ -169,8 +182,11 @@ void test_sum(Selftest& test) {
 }
 
 void test_delta(Selftest& test) {
-  for (const auto& [n_tokens, dim, n_k_heads, per_k, taps] :
-       {std::tuple{37, 128, 2, 2, 4}, std::tuple{3, 40, 1, 3, 4}, std::tuple{1, 128, 1, 1, 2}}) {
+  struct Case {
+    int n_tokens, dim, n_k_heads, per_k, taps;
+  };
+  for (const Case& c : std::vector<Case>{{37, 128, 2, 2, 4}, {3, 40, 1, 3, 4}, {1, 128, 1, 1, 2}}) {
+    const int n_tokens = c.n_tokens, dim = c.dim, n_k_heads = c.n_k_heads, per_k = c.per_k, taps = c.taps;
     const auto size = [](auto... factors) { return (size_t{1} * ... * static_cast<size_t>(factors)); };
     const int n_v_heads = n_k_heads * per_k, key_dim = n_k_heads * dim,
               conv_dim = 2 * key_dim + n_v_heads * dim;
@@ -312,9 +328,15 @@ void test_delta(Selftest& test) {
 template <typename T>
 void test_attend(Selftest& test) {
   constexpr bool kHalf = sizeof(T) == 2;
-  for (const auto& [n_tokens, position, n_kv_heads, group, dim, rope_dims, max_parts] :
-       {std::tuple{21, 0, 2, 8, 64, 16, 66}, std::tuple{9, 150, 1, 3, 256, 64, 2},
-        std::tuple{1, 40, 1, 16, 12, 12, 1}, std::tuple{70, 5, 1, 1, 128, 128, 3}}) {
+  struct Case {
+    int n_tokens, position, n_kv_heads, group, dim, rope_dims, max_parts;
+  };
+  for (const Case& c : std::vector<Case>{{21, 0, 2, 8, 64, 16, 66},
+                                         {9, 150, 1, 3, 256, 64, 2},
+                                         {1, 40, 1, 16, 12, 12, 1},
+                                         {70, 5, 1, 1, 128, 128, 3}}) {
+    const int n_tokens = c.n_tokens, position = c.position, n_kv_heads = c.n_kv_heads, group = c.group,
+              dim = c.dim, rope_dims = c.rope_dims, max_parts = c.max_parts;
     const auto size = [](auto... factors) { return (size_t{1} * ... * static_cast<size_t>(factors)); };
     const int n_heads = n_kv_heads * group, capacity = position + n_tokens + 3, q_stride = 2 * dim;
     const int k_offset = n_heads * q_stride, v_offset = k_offset + n_kv_heads * dim,
