@@ -423,10 +423,10 @@ void test_attend(Selftest& test) {
         out.push_back(x[i] / std::sqrt(squares / dim + eps) * weight[static_cast<size_t>(i)]);
       for (int i = 0; i < rope_dims / 2; ++i) {
         const size_t a = static_cast<size_t>(i), b = static_cast<size_t>(rope_dims / 2 + i);
-        const double c = rope[size(t, rope_dims) + a], s = rope[size(t, rope_dims) + b], x0 = out[a],
+        const double cosine = rope[size(t, rope_dims) + a], sine = rope[size(t, rope_dims) + b], x0 = out[a],
                      x1 = out[b];
-        out[a] = x0 * c - x1 * s;
-        out[b] = x0 * s + x1 * c;
+        out[a] = x0 * cosine - x1 * sine;
+        out[b] = x0 * sine + x1 * cosine;
       }
       return out;
     };
