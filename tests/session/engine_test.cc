@@ -166,8 +166,8 @@ TEST_F(EngineTest, ALongPromptHoldsUpNobody) {
   runner->before_pass = [&](std::span<const model::Part> parts) {
     const std::lock_guard lock(mutex);
     sizes.push_back(static_cast<int>(parts[0].tokens.size()));
-    if (parts[0].tokens.size() > 1)
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // a slow one
+    // Slow ones, so that the other answer is not at its end before the prompt is.
+    std::this_thread::sleep_for(std::chrono::milliseconds(parts[0].tokens.size() > 1 ? 300 : 4));
   };
   const auto engine = this->engine(options, std::move(runner));
   const auto quick = engine->submit(request(tokens(20), 600));
