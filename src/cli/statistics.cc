@@ -79,6 +79,7 @@ nlohmann::ordered_json statistics_json(const engine::OpenRunner& open, const eng
                      {"hits", s.hits},
                      {"misses", s.misses},
                      {"hit_rate", rate(static_cast<double>(s.hits), static_cast<double>(s.hits + s.misses))},
+                     {"prefetched", s.prefetched},
                      {"bytes_copied", s.bytes_copied}};
     json["residency"] = gpu::residency_name(open.gpu->residency());
     json["cache"]["description"] = open.gpu->description();
@@ -171,6 +172,7 @@ std::string statistics_table(const engine::OpenRunner& open, const engine::Gener
           fmt::format("{:.1f} % hits: {} hits, {} misses, {:.1f} MiB copied",
                       percent(static_cast<double>(s.hits), static_cast<double>(s.hits + s.misses)), s.hits,
                       s.misses, mib(s.bytes_copied)));
+      if (s.prefetched > 0) row("prefetch", fmt::format("{} loads", s.prefetched));
     }
     const gpu::DeviceUse use = open.gpu->device_use();
     row("device memory",

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -137,6 +138,22 @@ class Stream {
 
   virtual void launch_kernel(const Kernel& kernel, const Shape& shape, const void* params) = 0;
 };
+
+/// Captures what `encode` puts into the stream. An error in it ends the capture, too.
+template <typename F>
+std::unique_ptr<Graph> capture(Stream& stream, F&& encode) {
+  stream.begin_capture();
+  try {
+    encode();
+  } catch (...) {
+    try {
+      (void)stream.end_capture();
+    } catch (const std::exception&) {  // the first error is the one that tells what happened
+    }
+    throw;
+  }
+  return stream.end_capture();
+}
 
 struct DeviceInfo {
   std::string name;  ///< "NVIDIA H200", "emulator"

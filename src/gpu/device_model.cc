@@ -206,13 +206,15 @@ uint64_t DeviceModel::least_cache_bytes(const model::Model& model) {
 SlotStatistics DeviceModel::statistics(Stream& stream) const {
   SlotStatistics out;
   if (counters_ == nullptr) return out;
-  std::vector<uint64_t> counters(2 * layers_.size());
+  std::vector<uint64_t> counters(4 * layers_.size());
   stream.copy(counters.data(), counters_, counters.size() * sizeof(uint64_t));
   stream.synchronize();
   for (size_t l = 0; l < layers_.size(); ++l) {
-    out.hits += counters[2 * l];
-    out.misses += counters[2 * l + 1];
-    out.bytes_copied += counters[2 * l + 1] * layers_[l].experts.slot_bytes;
+    const uint64_t* of_layer = &counters[4 * l];
+    out.hits += of_layer[0];
+    out.misses += of_layer[1];
+    out.prefetched += of_layer[3];
+    out.bytes_copied += (of_layer[1] + of_layer[3]) * layers_[l].experts.slot_bytes;
   }
   return out;
 }
@@ -288,7 +290,7 @@ void DeviceModel::place_cache(uint64_t cache_bytes) {
          cache_bytes >> 20, (least_cache_bytes(model_) >> 20) + 1);
   }
   files_.emplace(device_, experts::expert_files(model_));
-  const size_t counters = 2 * layers_.size();
+  const size_t counters = 4 * layers_.size();
   counters_ = dense_.take<uint64_t>(counters);
   stream_.fill(counters_, 0, counters * sizeof(uint64_t));
   for (size_t l = 0; l < layers_.size(); ++l) {
@@ -308,8 +310,12 @@ void DeviceModel::place_cache(uint64_t cache_bytes) {
     table.tick = dense_.take<uint32_t>(1);
     table.n_copies = dense_.take<uint32_t>(1);
     table.copies = dense_.take<SlotCopy>(n_used);
-    table.hits = counters_ + 2 * l;
+    table.hits = counters_ + 4 * l;
     table.misses = table.hits + 1;
+    layer.prefetch = table;
+    layer.prefetch.hits = table.hits + 2;
+    layer.prefetch.misses = table.hits + 3;
+    prefetching_ = n_slots >= 2 * n_used;  // else a wrong prediction takes the place of what is needed
     stream_.fill(table.slot_of, 0xff, n_experts * sizeof(int32_t));
     stream_.fill(table.expert_of, 0xff, n_slots * sizeof(int32_t));
     stream_.fill(table.last_used, 0, n_slots * sizeof(uint32_t));

@@ -43,6 +43,7 @@ struct DeviceLayer {
   const float* router = nullptr;  ///< [n_experts (+ 1: the shared expert's gate)][n_embd]
   LayerExperts experts;
   SlotTable table{};      ///< Residency::device only
+  SlotTable prefetch{};   ///< ... the same, with counters of their own
   ExpertSource source{};  ///< ... where it copies from
 };
 
@@ -58,7 +59,8 @@ std::string_view residency_name(Residency residency);
 struct SlotStatistics {
   uint64_t hits = 0;
   uint64_t misses = 0;
-  uint64_t bytes_copied = 0;  ///< from host memory, for misses
+  uint64_t prefetched = 0;    ///< loads ahead of time
+  uint64_t bytes_copied = 0;  ///< from host memory
 };
 
 /// The size classes of slots on the device, as of those in host memory: experts lie there in planes. Slots
@@ -85,6 +87,8 @@ class DeviceModel {
   static uint64_t least_cache_bytes(const model::Model& model);
 
   Residency residency() const { return residency_; }
+  /// The device's cache has room for what is predicted besides what is needed.
+  bool prefetching() const { return prefetching_; }
   SlotStatistics statistics(Stream& stream) const;
   uint64_t dense_bytes() const { return dense_.bytes() + codebooks_.bytes(); }
   uint64_t cache_bytes() const { return experts_.bytes(); }
@@ -108,7 +112,8 @@ class DeviceModel {
   Buffer codebooks_;
   Arena dense_, experts_;
   std::optional<RegisteredFiles> files_;  ///< Residency::device
-  uint64_t* counters_ = nullptr;          ///< ... [n_layers][2]: hits, misses
+  uint64_t* counters_ = nullptr;          ///< ... [n_layers][4]: hits, misses, the same of the prefetch
+  bool prefetching_ = false;
   std::vector<DeviceLayer> layers_;
   const float* output_norm_ = nullptr;
   Projection output_;

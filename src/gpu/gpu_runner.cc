@@ -59,8 +59,10 @@ struct GpuRunner::Impl {
   void encode_mixer(int l, int n);    ///< with the router behind it
   void encode_experts(int l, int n);  ///< of the slots that the router found, or that were filled since
   void encode_output(int n, int n_logits);
-  /// The next layer's router on what layer l's experts get, told to the host.
-  void encode_prediction(int l);
+  /// Beside layer l's experts and the next mixer: the next router on what layer l's experts get (normed once
+  /// more, which is a factor and changes no order). A device that manages its cache loads what that selects,
+  /// a host is told.
+  void encode_prefetch(int l);
   /// A segment of HostGpu, of one token.
   void encode_segment(int segment, bool predict, bool logits);
   /// Runs it for the tokens.
@@ -68,16 +70,15 @@ struct GpuRunner::Impl {
 
   Launcher launcher() { return {*stream, concurrent, profile ? &*profile : nullptr}; }
   template <typename K>
-  void launch(Dim3 grid, size_t dynamic_shared, typename K::Params params) {
+  void launch(Dim3 grid, size_t dynamic_shared, typename K::Params params, bool may_start_early = true) {
     if constexpr (requires { params.skip; }) params.skip = skip;
+    const bool early = concurrent && may_start_early;
     const auto run = [&] {
-      stream->launch<K>({.grid = grid,
-                         .threads = kStepThreads,
-                         .dynamic_shared = dynamic_shared,
-                         .early_start = concurrent},
-                        params);
+      stream->launch<K>(
+          {.grid = grid, .threads = kStepThreads, .dynamic_shared = dynamic_shared, .early_start = early},
+          params);
     };
-    early_starts += concurrent ? 1 : 0;
+    early_starts += early ? 1 : 0;
     if (profile) {
       profile->time(stage_of(params, K::kName), run);
     } else {
@@ -117,6 +118,9 @@ struct GpuRunner::Impl {
   std::unique_ptr<Graph> decode;   ///< encode(1, 1), captured
   std::string placement;
   std::optional<HostDecode> host;  ///< Residency::host
+  std::unique_ptr<Stream> beside;  ///< a cache with prefetch
+  std::unique_ptr<Event> forked, joined;
+  bool joins = false;  ///< the next router waits for what is beside
 
   const uint32_t* skip = nullptr;  ///< the early-out flag of every kernel; nullptr: none
   int position = 0;
@@ -130,6 +134,7 @@ void GpuRunner::Impl::encode(int n, int n_logits) {
   encode_embedding(n);
   for (int l = 0; l < config.n_layers; ++l) {
     encode_mixer(l, n);
+    if (beside && n == 1 && l + 1 < config.n_layers) encode_prefetch(l);
     encode_experts(l, n);
   }
   if (n_logits > 0) encode_output(n, n_logits);
@@ -253,6 +258,8 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
 
   // h[n][n_embd], the experts' input; router[n][n_experts (+ 1)], ids and shares of the selected experts
   const int n_rows = c.n_experts + (w.experts.has_shared ? 1 : 0);
+  const bool joining = std::exchange(joins, false);
+  if (joining) stream->wait(*joined);
   launch<Route>({Route::blocks(n_rows), tokens}, Route::dynamic_shared(n_embd),
                 {.x = s.x,
                  .weight = w.ffn_norm,
@@ -272,49 +279,56 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
                  .n = n_embd,
                  .n_experts = c.n_experts,
                  .n_used = c.n_experts_used,
-                 .n_rows = n_rows});
+                 .n_rows = n_rows},
+                !joining);
   show(Stage::FfnInput, l, n_embd, n, s.h);
   if (tapped()) show_route(l, n);
 }
 
-void GpuRunner::Impl::encode_prediction(int l) {
-  const model::Config& c = config;
+void GpuRunner::Impl::encode_prefetch(int l) {
   const Scratch& s = scratch;
-  const HostDecode::Aside& aside = host->aside();
-  // Also behind a layer that stops: the host has time for the next one's experts then.
-  const uint32_t* const outer = std::exchange(skip, nullptr);
-  launch<Route>({Route::blocks(c.n_experts), 1}, Route::dynamic_shared(c.n_embd),
-                {.x = s.x,
-                 .weight = weights.layer(l).ffn_norm,
-                 .router = weights.layer(l + 1).router,
-                 .input = aside.input,
-                 .rounded = nullptr,
-                 .logits = aside.logits,
-                 .ids = aside.ids,
-                 .shares = aside.shares,
-                 .slots = nullptr,
-                 .table = {},
-                 .host = host->prediction(l + 1),
-                 .step = s.step,
-                 .tickets = s.tickets,
-                 .eps = c.rms_eps,
-                 .scale = c.expert_weights_scale,
-                 .n = c.n_embd,
-                 .n_experts = c.n_experts,
-                 .n_used = c.n_experts_used,
-                 .n_rows = c.n_experts});
-  skip = outer;
+  Route::Params p{.x = s.h,  // x changes meanwhile
+                  .weight = s.ones,
+                  .router = weights.layer(l + 1).router,
+                  .input = nullptr,
+                  .rounded = nullptr,
+                  .logits = s.predicted_router,
+                  .ids = s.predicted_ids,
+                  .shares = s.predicted_shares,
+                  .slots = nullptr,
+                  .table = weights.layer(l + 1).prefetch,
+                  .host = host ? host->prediction(l + 1) : HostSlots{},
+                  .step = s.step,
+                  .tickets = s.tickets,
+                  .eps = config.rms_eps,
+                  .scale = config.expert_weights_scale,
+                  .n = config.n_embd,
+                  .n_experts = config.n_experts,
+                  .n_used = config.n_experts_used,
+                  .n_rows = config.n_experts};
+  stream->record(*forked);
+  beside->wait(*forked);
+  beside->launch<Route>({.grid = {Route::blocks(config.n_experts), 1},
+                         .threads = kStepThreads,
+                         .dynamic_shared = Route::dynamic_shared(config.n_embd)},
+                        p);
+  if (!host) {
+    beside->launch<LoadExperts>({.grid = {LoadExperts::kBlocks}, .threads = kStepThreads},
+                                weights.load_params(l + 1));
+  }
+  beside->record(*joined);
+  joins = true;
 }
 
 void GpuRunner::Impl::encode_segment(int segment, bool predict, bool wants_logits) {
   if (segment == 0) {
     encode_embedding(1);
   } else {
+    if (predict && segment < config.n_layers) encode_prefetch(segment - 1);
     encode_experts(segment - 1, 1);
   }
   if (segment < config.n_layers) {
     encode_mixer(segment, 1);
-    if (predict && segment + 1 < config.n_layers) encode_prediction(segment);
   } else if (wants_logits) {
     encode_output(1, 1);
   }
@@ -343,6 +357,11 @@ void GpuRunner::Impl::place_experts(const GpuOptions& options) {
       break;
     }
   }
+  if (p.residency == Residency::full || !options.experts.host.prefetch) return;
+  if (p.residency == Residency::device && !weights.prefetching()) return;
+  beside = device->create_stream();
+  forked = device->create_event();
+  joined = device->create_event();
 }
 
 void GpuRunner::Impl::encode_experts(int l, int n) {
@@ -462,14 +481,11 @@ void GpuRunner::Impl::forward_chunk(std::span<const Token> tokens, int n_logits)
   *scratch.host_step.host<Step>() = {position, ++number, flip};
 
   const bool one_by_one = tapped() || profile;
+  joins = false;
   if (host) {
     host->run(number, n_logits > 0, !one_by_one);
   } else if (n == 1 && n_logits == 1 && !one_by_one) {
-    if (!decode) {
-      stream->begin_capture();
-      encode(1, 1);
-      decode = stream->end_capture();
-    }
+    if (!decode) decode = capture(*stream, [&] { encode(1, 1); });
     stream->replay(*decode);
   } else {
     encode(n, n_logits);

@@ -49,7 +49,8 @@ HostDecode::HostDecode(const model::Model& model, Device& device, Stream& stream
       pool_(make_pool(model, cache_bytes)),
       source_(experts::expert_files(model), {options.tier, options.prefetch, options.io},
               options.reader ? options.reader() : nullptr),
-      scratch_(device, "the early-out flag and predictions", size_t{64} << 10) {
+      mapped_expert_(model.mapped_expert(0, 0)),
+      scratch_(device, "the early-out flag", 0) {
   const auto n_layers = static_cast<size_t>(config_.n_layers);
   weights.place_slots(pool_);
   if (options.tier.kind == experts::CacheSize::Kind::Full) {
@@ -64,11 +65,6 @@ HostDecode::HostDecode(const model::Model& model, Device& device, Stream& stream
   records_ = device.allocate_host(2 * n_layers * sizeof(RouteRecord), "the routers' records");
   std::fill_n(records_.host<RouteRecord>(), 2 * n_layers, RouteRecord{});
   stop_ = scratch_.take<uint32_t>(1);
-  const auto n_used = static_cast<size_t>(config_.n_experts_used);
-  aside_ = {.input = scratch_.take<float>(static_cast<size_t>(config_.n_embd)),
-            .logits = scratch_.take<float>(static_cast<size_t>(config_.n_experts)),
-            .shares = scratch_.take<float>(n_used),
-            .ids = scratch_.take<int32_t>(n_used)};
   stream.fill(stop_, 0, sizeof(uint32_t));
   beside_ = device.create_stream();
   beside_over_ = device.create_event();
@@ -91,7 +87,11 @@ void HostDecode::run(uint32_t number, bool logits, bool graphs) {
   graphs_on_ = graphs;
   if (!walk_) {
     walk_.emplace(HostWalk::Sizes{config_.n_layers, config_.n_experts, config_.n_experts_used}, pool_,
-                  source_, table_.host<uint64_t>(), choose_lookahead(), options_.prefetch);
+                  source_, table_.host<uint64_t>(), Lookahead(1, 1, {}), options_.prefetch);
+  }
+  if (graphs && !lookahead_chosen_) {
+    walk_->set_lookahead(choose_lookahead());
+    lookahead_chosen_ = true;
   }
   try {
     walk_->token(*this, graphs ? config_.n_layers + 1 : 1);
@@ -122,24 +122,31 @@ Lookahead HostDecode::choose_lookahead() {
   }
   const int last = config_.n_layers;
   if (last < 3) return {least, all, {}};
-  if (profile_ != nullptr) return {least, least, {}};  // no graphs
-  const bool graphs_on = std::exchange(graphs_on_, true);
-  const auto shortest = [&](int first, int end) {
+  const auto shortest = [&](const auto& work) {
     Clock::duration best = Clock::duration::max();
     for (int i = 0; i < 4; ++i) {  // the first time captures the graphs
       const Clock::time_point start = Clock::now();
-      submit(first, end, false);
+      work();
       stream_.synchronize(options_.patience);
       best = std::min(best, Clock::now() - start);
     }
     return microseconds(best);
   };
   stream_.fill(stop_, 1, sizeof(uint32_t));
-  const double one = shortest(1, 2), many = shortest(1, last);
+  const double one = shortest([&] { submit(1, 2, false); });
+  const double many = shortest([&] { submit(1, last, false); });
   stream_.fill(stop_, 0, sizeof(uint32_t));
-  graphs_on_ = graphs_on;
+  // Of whatever lies in host memory, to memory of its own: slots may have owners by now.
+  SlotLoad load{{}, 0, mapped_expert_};
+  if (!files_) load.expert.gate.data = load.expert.up.data = load.expert.down.data = tier_.host();
+  const uint64_t bytes = loaded_bytes_;
+  LoadExperts::Params p = load_params(0, {&load, 1});
+  loaded_bytes_ = bytes;
+  const Buffer slot = device_.allocate(p.slot_bytes, "a slot to measure with");
+  p.slots = slot.as();
+  const double loading = shortest([&] { launch_loads(stream_, p); });
   const double skip = std::max((many - one) / (last - 2), 0.01);
-  return {least, all, {std::max(one - skip, skip / 100), skip}};
+  return {least, all, {.decision = std::max(one - skip, skip / 100), .skip = skip, .load = loading}};
 }
 
 std::string HostDecode::description() const {
@@ -149,8 +156,9 @@ std::string HostDecode::description() const {
   const Lookahead& l = walk_->lookahead();
   return fmt::format(
       "layers submitted ahead as the misses are: {} now, with {:.0f} % of layers missing one "
-      "(a stop costs {:.1f} us, a layer skipped {:.1f})",
-      l.window(), 100 * l.miss_rate(), l.costs().stop, l.costs().skip);
+      "(a decision costs {:.1f} us, a layer skipped {:.1f}, a load {:.1f})",
+      l.window(), 100 * (l.window() == 1 ? l.miss_rate() : l.miss_rate_without_prefetch()),
+      l.costs().decision, l.costs().skip, l.costs().load);
 }
 
 void HostDecode::submit(int first, int last, bool predict) {
@@ -165,9 +173,9 @@ void HostDecode::submit(int first, int last, bool predict) {
     const bool logits = logits_ && end == config_.n_layers + 1;
     std::unique_ptr<Graph>& graph = graphs_[{first, end, predict, logits}];
     if (!graph) {
-      stream_.begin_capture();
-      for (int s = first; s < end; ++s) encode_(s, predict, logits);
-      graph = stream_.end_capture();
+      graph = capture(stream_, [&] {
+        for (int s = first; s < end; ++s) encode_(s, predict, logits);
+      });
     }
     stream_.replay(*graph);
     first = end;

@@ -55,17 +55,9 @@ class HostDecode final : private HostGpu {
   /// Device memory of the least cache.
   static uint64_t least_cache_bytes(const model::Model& model);
 
-  /// What Route gets for layer l; and for what layer l is predicted to select, by the layer before it.
+  /// What Route gets for layer l; and where it tells what layer l is predicted to select.
   HostSlots slots(int l) const;
   HostSlots prediction(int l) const;
-  /// Where the other results of a prediction go, which nobody reads.
-  struct Aside {
-    float* input;   ///< [n_embd]
-    float* logits;  ///< [n_experts]
-    float* shares;  ///< [n_used]
-    int32_t* ids;   ///< [n_used]
-  };
-  const Aside& aside() const { return aside_; }
   size_t scratch_bytes() const { return scratch_.bytes(); }
   uint32_t* stop_flag() const { return stop_; }
   /// Where the kernels' slots of the running token are written.
@@ -97,7 +89,7 @@ class HostDecode final : private HostGpu {
   LoadExperts::Params load_params(int layer, std::span<const SlotLoad> loads);
   const std::byte* on_device(const std::byte* host) const;
   const RouteRecord* if_current(const RouteRecord& record) const;
-  Lookahead choose_lookahead();
+  Lookahead choose_lookahead();  ///< measures, if it is left open
 
   const model::Config& config_;
   Device& device_;
@@ -109,17 +101,18 @@ class HostDecode final : private HostGpu {
 
   experts::ExpertPool pool_;
   experts::ExpertCache source_;
+  model::Model::Expert mapped_expert_;    ///< the first one of the first layer
   std::optional<RegisteredFiles> files_;  ///< a full tier
   HostBuffer tier_;                       ///< a bounded one
   HostBuffer table_;                      ///< uint64_t [n_layers][n_experts]
   HostBuffer records_;                    ///< RouteRecord [2][n_layers]: of the routers, of the predictions
   Arena scratch_;
   uint32_t* stop_ = nullptr;
-  Aside aside_{};
   int32_t* slots_of_token_ = nullptr;
   std::unique_ptr<Stream> beside_;
   std::unique_ptr<Event> beside_over_;
   std::optional<HostWalk> walk_;
+  bool lookahead_chosen_ = false;  ///< at the first token that runs from graphs
 
   // Of the running token.
   uint32_t number_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <utility>
 
 #include "base/error.h"
@@ -58,7 +59,7 @@ void HostWalk::settle(HostGpu& gpu, int layer, const RouteRecord& record) {
 
   held_ = pool_.acquire(layer, ids);
   std::vector<int> missing;
-  bool stopped = false, wait = false;
+  bool stopped = false, wait = false, ahead_of_time = false;
   for (size_t i = 0; i < ids.size(); ++i) {
     const PlanEntry& e = held_.entries[i];
     const uint64_t found = record.entries[i];
@@ -77,15 +78,21 @@ void HostWalk::settle(HostGpu& gpu, int layer, const RouteRecord& record) {
     }
     stopped |= found == 0;
     wait |= found == 0 && e.hit;
-    if (e.hit && prefetched_[static_cast<size_t>(e.slot)]) ++statistics_.prefetch_useful;
+    if (e.hit && prefetched_[static_cast<size_t>(e.slot)]) {
+      ++statistics_.prefetch_useful;
+      ahead_of_time = true;
+    }
     prefetched_[static_cast<size_t>(e.slot)] = false;
   }
-  lookahead_.observe(stopped);
-  if (!stopped) return;
+  if (!stopped) {
+    lookahead_.observe({.missed = false, .prefetched = ahead_of_time, .waited = 0});
+    return;
+  }
   ++statistics_.stops;
   statistics_.skipped_layers += static_cast<uint64_t>(submitted_ - (layer + 1));
   submitted_ = layer + 1;
   if (wait && !copies_.empty()) gpu.wait_for_beside();
+  const auto start = std::chrono::steady_clock::now();
   try {
     bring(gpu, layer, held_, missing);
   } catch (...) {
@@ -93,6 +100,8 @@ void HostWalk::settle(HostGpu& gpu, int layer, const RouteRecord& record) {
     for (const int i : missing) pool_.invalidate(held_.entries[static_cast<size_t>(i)]);
     throw;
   }
+  const std::chrono::duration<double, std::micro> waited = std::chrono::steady_clock::now() - start;
+  lookahead_.observe({.missed = true, .prefetched = ahead_of_time, .waited = waited.count()});
   for (const int i : missing) publish(held_.entries[static_cast<size_t>(i)]);
 }
 

@@ -26,7 +26,7 @@ struct SlotLoad {
 class HostGpu {
  public:
   virtual ~HostGpu() = default;
-  /// Submits segments [first, last). With `predict`, each tells the next layer's probable experts, too.
+  /// Submits segments [first, last). With `predict`, each tells early what its layer will probably select.
   virtual void submit(int first, int last, bool predict) = 0;
   /// What a layer's router said in this token; nullptr: nothing yet. Throws Error when the GPU has failed, or
   /// not answered for too long.
@@ -90,6 +90,8 @@ class HostWalk {
   void finish();
   /// After an error: forgets what was under way. Nothing may run on the GPU any more.
   void abandon();
+
+  void set_lookahead(const Lookahead& lookahead) { lookahead_ = lookahead; }
 
   const HostWalkStatistics& statistics() const { return statistics_; }
   const Lookahead& lookahead() const { return lookahead_; }

@@ -44,6 +44,11 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
   hidden_rounded = arena_.take(n(batch, c.n_experts_used + 1, rounded_bytes(hidden_stride)));
   logits = arena_.take<float>(n(batch, c.n_vocab));
   step = arena_.take<Step>(1);
+  predicted_router = arena_.take<float>(n(c.n_experts));
+  predicted_ids = arena_.take<int32_t>(n(c.n_experts_used));
+  predicted_shares = arena_.take<float>(n(c.n_experts_used));
+  ones = arena_.take<float>(n(c.n_embd));
+  ones_.assign(n(c.n_embd), 1.0f);
 
   host_step = device.allocate_host(sizeof(Step), "the step's record");
   host_x = device.allocate_host(n(batch, c.n_embd) * sizeof(float), "embeddings");
@@ -59,6 +64,7 @@ void Scratch::begin(Stream& stream) {
   stream.fill(ids, 0, static_cast<size_t>(batch * n_used_) * sizeof(int32_t));
   stream.fill(slots, 0, static_cast<size_t>(batch * n_used_) * sizeof(int32_t));
   stream.fill(tickets, 0, static_cast<size_t>(batch) * sizeof(uint32_t));
+  stream.copy(ones, ones_.data(), ones_.size() * sizeof(float));
   stream.copy(rope_frequencies, frequencies_.data(), frequencies_.size() * sizeof(double));
 }
 

@@ -23,6 +23,7 @@ struct Scratch {
   int n_used_;
   Arena arena_;
   std::vector<double> frequencies_;
+  std::vector<float> ones_;
 
  public:
   float* x;                   ///< [batch][n_embd]
@@ -47,6 +48,11 @@ struct Scratch {
   std::byte* hidden_rounded;  ///< [batch][n_experts_used + 1][rounded_bytes(hidden_stride)]
   float* logits;              ///< [batch][n_vocab]
   Step* step;
+  // What a prediction of the next layer's experts needs, and makes.
+  float* ones;              ///< [n_embd]
+  float* predicted_router;  ///< [n_experts]
+  int32_t* predicted_ids;   ///< [n_experts_used]
+  float* predicted_shares;  ///< [n_experts_used]
 
   HostBuffer host_step;    ///< Step
   HostBuffer host_x;       ///< float [batch][n_embd]

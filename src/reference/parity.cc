@@ -282,16 +282,39 @@ class Comparison {
                  ? logits[static_cast<size_t>(expert)]
                  : std::numeric_limits<double>::quiet_NaN();
     };
+    // Rounding can explain a pair of experts that a and b put in a different order. One that moves past
+    // others changes the ranks of all of them, which among themselves may be far apart and in the same order.
+    const auto rank_of = [](std::span<const float> ids, float expert) {
+      return std::ranges::find(ids, expert) - ids.begin();  // behind all ranks: not selected
+    };
+    const auto inverted = [&](float u, float v) {
+      const auto in_a = rank_of(ids_a, u) - rank_of(ids_a, v), in_b = rank_of(ids_b, u) - rank_of(ids_b, v);
+      return (in_a < 0 && in_b > 0) || (in_a > 0 && in_b < 0);
+    };
+    std::vector<float> selected(ids_a.begin(), ids_a.end());
+    for (const float expert : ids_b)
+      if (std::ranges::find(ids_a, expert) == ids_a.end()) selected.push_back(expert);
     for (size_t rank = 0; rank < std::min(ids_a.size(), ids_b.size()); ++rank) {
       const float ea = ids_a[rank], eb = ids_b[rank];
       if (ea == eb) continue;
       SelectionDifference d{.layer = layer, .position = position, .rank = static_cast<int>(rank)};
       d.expert_a = static_cast<int32_t>(ea);
       d.expert_b = static_cast<int32_t>(eb);
-      d.margin = std::abs(logit(logits_a, ea) - logit(logits_a, eb));
-      d.perturbation = std::max(std::abs(logit(logits_a, ea) - logit(logits_b, ea)),
-                                std::abs(logit(logits_a, eb) - logit(logits_b, eb)));
-      d.near_tie = d.margin <= 2 * d.perturbation && d.margin <= bounds_.margin;
+      int pairs = 0, ties = 0;
+      for (const float u : {ea, eb}) {
+        for (const float v : selected) {
+          if (!inverted(u, v)) continue;
+          const double margin = std::abs(logit(logits_a, u) - logit(logits_a, v));
+          const double perturbation = std::max(std::abs(logit(logits_a, u) - logit(logits_b, u)),
+                                               std::abs(logit(logits_a, v) - logit(logits_b, v)));
+          ++pairs;
+          ties += margin <= 2 * perturbation && margin <= bounds_.margin ? 1 : 0;
+          if (margin <= d.margin) continue;
+          d.margin = margin;
+          d.perturbation = perturbation;
+        }
+      }
+      d.near_tie = pairs > 0 && ties == pairs;
       report_.differences.push_back(d);
     }
     return std::ranges::equal(ids_a, ids_b);

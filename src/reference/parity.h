@@ -42,9 +42,11 @@ struct SelectionDifference {
   int rank = -1;  ///< 0: the best
   int32_t expert_a = -1;
   int32_t expert_b = -1;
-  double margin = 0;        ///< between the two experts' logits in a
-  double perturbation = 0;  ///< larger difference between a and b in these two logits
-  bool near_tie = false;    ///< margin <= 2 * perturbation, and the margin is within its cap
+  // Of the pairs of experts that a and b order differently and that one of these two belongs to:
+  double margin = 0;        ///< largest distance of a pair's logits in a
+  double perturbation = 0;  ///< larger difference between a and b in that pair's logits
+  bool near_tie =
+      false;  ///< for each of the pairs margin <= 2 * perturbation, and the margin is within its cap
 };
 
 struct ParityReport {

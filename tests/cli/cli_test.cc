@@ -9,6 +9,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -329,6 +330,67 @@ TEST(Trace, IsCheckedWithTheAttentionCacheOfTheRun) {
     EXPECT_EQ(checked.status, 0) << ::testing::PrintToString(kv) << checked.err;
   }
   std::filesystem::remove(path);
+}
+
+/// Greedy ids after a short prompt, and what happened.
+std::pair<std::string, nlohmann::json> greedy(const std::vector<std::string>& switches, const char* n = "6") {
+  const std::string path = temporary("gpu.json");
+  const Outcome run = redlite(with({"generate", kDemo, "--tokens", "1,50,300", "-n", n, "--temp", "0",
+                                    "--ignore-eos", "--print-ids", "--stats-json", path},
+                                   switches));
+  EXPECT_EQ(run.status, 0) << run.err;
+  auto json = nlohmann::json::parse(read_text_file(path));
+  std::filesystem::remove(path);
+  return {last_line(run.out), json};
+}
+
+// The GPU's kernels, on the emulator, give the CPU's greedy text from every residency; and each switch does
+// what it says.
+TEST(Gpu, TheEmulatorSaysWhatTheCpuSays) {
+  const std::string expected = greedy({"--backend", "cpu"}).first;
+  const auto [full, in_full] = greedy({"--backend", "emulator"});
+  EXPECT_EQ(full, expected);
+  EXPECT_EQ(in_full["residency"], "full");
+  EXPECT_THAT(in_full["cache"]["description"].get<std::string>(), HasSubstr("chosen with"));
+  const auto [device, in_device] =
+      greedy({"--backend", "emulator", "--residency", "device", "--cache-mib", "4"});
+  EXPECT_EQ(device, expected);
+  EXPECT_GT(in_device["cache"]["misses"], 0);
+
+  const std::vector<std::string> host = {"--backend",   "emulator", "--residency",      "host",
+                                         "--cache-mib", "4",        "--host-cache-mib", "8"};
+  const auto [sync, in_sync] = greedy(with(host, {"--decode", "sync"}));
+  EXPECT_EQ(sync, expected);
+  EXPECT_EQ(in_sync["cache"]["skipped_layers"], 0);
+  EXPECT_GT(in_sync["cache"]["prefetched"], 0);
+  EXPECT_GT(in_sync["cache"]["bytes_read"], 0);
+  EXPECT_GT(in_sync["early_starts"], 0);
+  ::setenv("RL_ENGINE_PREFETCH", "0", 1);
+  ::setenv("RL_ENGINE_CONCURRENT", "0", 1);
+  ::setenv("RL_ENGINE_PROFILE", "1", 1);
+  const auto [routed, in_routed] = greedy(with(host, {"--decode", "routed", "--lookahead", "5"}));
+  for (const char* name : {"RL_ENGINE_PREFETCH", "RL_ENGINE_CONCURRENT", "RL_ENGINE_PROFILE"})
+    ::unsetenv(name);
+  EXPECT_EQ(routed, expected);
+  EXPECT_EQ(in_routed["cache"]["prefetched"], 0);
+  EXPECT_EQ(in_routed["early_starts"], 0);
+  EXPECT_GT(in_routed["profile"]["load_experts"]["launches"], 0);
+  EXPECT_FALSE(in_sync.contains("profile"));
+}
+
+TEST(Gpu, WhatCannotBeIsRefused) {
+  const std::vector<std::string> call = {"generate", kDemo, "--tokens",  "1",
+                                         "-n",       "1",   "--backend", "emulator"};
+  Outcome run = redlite(with(call, {"--residency", "host", "--host-cache-mib", "0"}));
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("the least that works is --host-cache-mib"));
+  run = redlite(with(call, {"--residency", "device", "--cache-mib", "0"}));
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("the least for this model is --cache-mib"));
+  run = redlite(with(call, {"--residency", "full", "--cache-mib", "1"}));
+  EXPECT_EQ(run.status, 1);
+  EXPECT_EQ(redlite(with(call, {"--lookahead", "0"})).status, 2);
+  EXPECT_EQ(redlite(with(call, {"--decode", "maybe"})).status, 2);
 }
 
 }  // namespace

@@ -142,6 +142,24 @@ TEST_F(Tiny, CountsHitsAndMisses) {
               ThrowsMessage<Error>(HasSubstr("too small; the least for this model is --cache-mib")));
 }
 
+TEST_F(Tiny, TheDevicePrefetchesAndASwitchTurnsItOff) {
+  const auto run_with = [&](bool prefetch, SlotStatistics& statistics) {
+    GpuOptions options{.experts = {.residency = Residency::device,
+                                   .cache_bytes = 2 * DeviceModel::least_cache_bytes(model)}};
+    options.experts.host.prefetch = prefetch;
+    GpuRunner runner(model, open_emulator({.threads = 1}), options);
+    const std::span<const float> logits = runner.forward(std::span(tokens).first(20), LogitsFor::All);
+    statistics = runner.slot_statistics();
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  SlotStatistics on, off;
+  EXPECT_EQ(run_with(true, on), run_with(false, off));
+  EXPECT_GT(on.prefetched, 0u);
+  EXPECT_LT(on.misses, off.misses);
+  EXPECT_EQ(off.prefetched, 0u);
+  EXPECT_EQ(on.hits + on.misses, off.hits + off.misses);
+}
+
 TEST_F(Tiny, HalfPrecisionKeysAndValues) {
   const std::vector<float> expected = run(model, {}, {.threads = 1}, tokens, 66);
   const std::vector<float> actual = run(model, {.half_kv = true}, {.threads = 1}, tokens, 66);

@@ -350,6 +350,38 @@ TEST(Parity, NearTiesOfRankAreExcusedAndCounted) {
   }
 }
 
+// An expert that falls past two others changes three ranks. The two keep their order, which no rounding has
+// to explain; were it changed, too, that would be a mistake.
+TEST(Parity, AnExpertThatFallsPastTwoOthersIsANearTie) {
+  const TemporaryModel file(TinyModel("qwen3next"));
+  const model::Model model(file.path());
+  const auto report = [&](std::vector<float> order, std::vector<float> values) {
+    const auto with = [](std::vector<float> ids, std::vector<float> logits) {
+      return [=](Stage stage, int layer, int position, std::vector<float>& v) {
+        if (layer != 2 || position != 2) return;
+        if (stage == Stage::ExpertIds) v = ids;
+        if (stage != Stage::RouterLogits) return;
+        std::ranges::fill(v, 0.0f);
+        for (size_t e = 0; e < logits.size(); ++e) v[e] = logits[e];
+      };
+    };
+    Tampered a(model, with({0, 1, 2}, {1, 1 - 2e-4f, 1 - 6e-4f}));
+    Tampered b(model, with(std::move(order), std::move(values)));
+    return compare(model, a, b, some_tokens(3));
+  };
+  // Expert 0 loses 8e-4; the others' logits are the same in both.
+  const std::vector<float> values = {1 - 8e-4f, 1 - 2e-4f, 1 - 6e-4f};
+  const ParityReport moved = report({1, 2, 0}, values);
+  ASSERT_EQ(moved.differences.size(), 3u);
+  for (const SelectionDifference& d : moved.differences) EXPECT_TRUE(d.near_tie) << d.rank;
+  EXPECT_NEAR(moved.differences[1].margin, 6e-4, 1e-6);
+  EXPECT_NEAR(moved.differences[1].perturbation, 8e-4, 1e-6);
+  EXPECT_THAT(moved.failures, Not(Contains(HasSubstr("no near-tie"))));
+
+  const ParityReport wrong = report({2, 1, 0}, values);
+  EXPECT_THAT(wrong.failures, Contains(StartsWith("layer 2 position 2 rank 0: expert 0 against 2")));
+}
+
 // When only one of the two runs an expert, what comes behind differs for real: it is not drift.
 TEST(Parity, WhatFollowsANearTieIsNotDrift) {
   const TinyModel tied = with_near_tie(TinyModel::kExpertsUsed - 1, 20);

@@ -18,17 +18,25 @@ using emulator::Node;
 using emulator::NodePtr;
 
 /// Captured work: nodes in the order of capture, so that predecessors come first.
-class EmulatorGraph : public Graph {
- public:
+struct EmulatorGraph {
   struct Step {
     std::function<void()> work;
     std::vector<size_t> after;
     std::shared_ptr<const emulator::Launch> launch;  ///< what `work` launches; nullptr if it is no launch
   };
-  size_t kernels() const override { return n_kernels; }
 
   std::vector<Step> steps;
   size_t n_kernels = 0;
+  bool ended = false;  ///< the capture is over, also for the streams that joined it
+};
+
+/// As on a GPU it may go while it is replayed.
+class EmulatorGraphHandle : public Graph {
+ public:
+  explicit EmulatorGraphHandle(std::shared_ptr<const EmulatorGraph> captured) : graph(std::move(captured)) {}
+  size_t kernels() const override { return graph->n_kernels; }
+
+  std::shared_ptr<const EmulatorGraph> graph;
 };
 
 constexpr size_t kNoStep = SIZE_MAX;
@@ -75,6 +83,7 @@ class EmulatorStream : public Stream {
 
  private:
   void enqueue(std::function<void()> work, std::shared_ptr<const emulator::Launch> launch = nullptr);
+  void leave_ended_capture();
 
   EmulatorDevice& device_;
   NodePtr last_;
@@ -145,7 +154,14 @@ EmulatorStream::~EmulatorStream() {
   }
 }
 
+void EmulatorStream::leave_ended_capture() {
+  if (!graph_ || !graph_->ended) return;
+  graph_.reset();
+  last_steps_.clear();
+}
+
 void EmulatorStream::enqueue(std::function<void()> work, std::shared_ptr<const emulator::Launch> launch) {
+  leave_ended_capture();
   if (graph_) {
     const size_t number = graph_->steps.size();
     graph_->steps.push_back({std::move(work), std::exchange(last_steps_, {number}), std::move(launch)});
@@ -184,12 +200,14 @@ void EmulatorStream::launch_kernel(const Kernel& kernel, const Shape& shape, con
   launch->params.resize((kernel.params_bytes + sizeof(emulator::Launch::Chunk) - 1) /
                         sizeof(emulator::Launch::Chunk));
   std::memcpy(launch->params.data(), params, kernel.params_bytes);
+  leave_ended_capture();
   if (graph_) ++graph_->n_kernels;
   EmulatorDevice& device = device_;
   enqueue([&device, launch] { device.executor().run_grid(*launch, device.options().poison); }, launch);
 }
 
 void EmulatorStream::record(Event& event) {
+  leave_ended_capture();
   auto& e = static_cast<EmulatorEvent&>(event);
   e.graph = graph_;
   if (graph_) {
@@ -202,6 +220,7 @@ void EmulatorStream::record(Event& event) {
 }
 
 void EmulatorStream::wait(const Event& event) {
+  leave_ended_capture();
   const auto& e = static_cast<const EmulatorEvent&>(event);
   if (e.graph) {
     RL_CHECK(!graph_ || graph_ == e.graph, "an event of another capture");
@@ -224,29 +243,31 @@ void EmulatorStream::begin_capture() {
 std::unique_ptr<Graph> EmulatorStream::end_capture() {
   RL_CHECK(graph_ && started_capture_, "end_capture() on a stream that began none");
   enqueue([] {});
+  auto graph = std::make_shared<EmulatorGraph>(*graph_);
+  graph_->steps.clear();
+  graph_->ended = true;
+  graph_.reset();
+  started_capture_ = false;
+  last_steps_.clear();
   // Every step must be in front of the last one, else a stream that joined was not joined back.
-  const std::vector<EmulatorGraph::Step>& steps = graph_->steps;
+  const std::vector<EmulatorGraph::Step>& steps = graph->steps;
   std::vector<bool> reached(steps.size());
   reached.back() = true;
   for (size_t i = steps.size(); i-- > 0;) {
     if (!reached[i]) fail("GPU: a stream that joined the capture was not joined back");
     for (const size_t before : steps[i].after) reached[before] = true;
   }
-  auto graph = std::make_unique<EmulatorGraph>(*graph_);
-  graph_->steps.clear();
-  graph_.reset();
-  started_capture_ = false;
-  last_steps_.clear();
-  return graph;
+  return std::make_unique<EmulatorGraphHandle>(std::move(graph));
 }
 
 void EmulatorStream::replay(const Graph& graph) {
   device_.check_fault(Call::replay, "replay of a graph");
+  leave_ended_capture();
   RL_CHECK(!graph_, "a replay while capturing");
-  const auto& g = static_cast<const EmulatorGraph&>(graph);
   EmulatorDevice& device = device_;
   // Any order that respects the dependencies.
-  enqueue([&g, &device] {
+  enqueue([captured = static_cast<const EmulatorGraphHandle&>(graph).graph, &device] {
+    const EmulatorGraph& g = *captured;
     std::vector<size_t> missing(g.steps.size());
     std::vector<std::vector<size_t>> followers(g.steps.size());
     std::vector<size_t> ready;

@@ -28,8 +28,8 @@ struct ExpertSource {
 /// the early-out flag down.
 struct LoadExperts {
   static constexpr const char* kName = "load_experts";
-  static constexpr uint32_t kBlocks = 48;
-  static constexpr int kTileBytes = 16 << 10;
+  static constexpr uint32_t kBlocks = 128;
+  static constexpr int kTileBytes = 8 << 10;
   static constexpr int kMostLoads = 32;
   struct Load {
     const std::byte* from[3];  // gate, up, down

@@ -47,7 +47,7 @@ RL_DEVICE void assign_slots(const SlotTable& table, const int32_t* ids, int n_us
     ++n_copies;
     simt::sync_warp();
   }
-  if (lane < n_used) slots[lane] = slot;
+  if (lane < n_used && slots != nullptr) slots[lane] = slot;
   if (lane == 0) {
     *table.tick = tick;
     *table.n_copies = n_copies;
@@ -141,7 +141,7 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
   } else if (lane == p.n_used && n_shares > p.n_used) {
     shares[lane] = sigmoid(load_fresh(&logits[p.n_experts]));
   }
-  int32_t* slots = p.slots + static_cast<size_t>(token) * p.n_used;
+  int32_t* slots = p.slots == nullptr ? nullptr : p.slots + static_cast<size_t>(token) * p.n_used;
   if (p.table.slot_of != nullptr) assign_slots(p.table, ids, p.n_used, slots);
   if (p.host.record != nullptr) tell_host(p.host, ids, p.n_used, p.step->number, slots);
 }
