@@ -178,7 +178,17 @@ Renderer::Renderer(const gguf::File& file) : path_(file.path()), special_tokens_
   };
   add(source ? kTemplateKey : "ChatML", source ? std::string_view(*source) : kChatml);
   if (const auto for_tools = file.get_string(kToolTemplateKey)) add(kToolTemplateKey, *for_tools);
-  answer_format_.reasoning = source && source->find(kThinkEnd) != std::string::npos;
+  read_answer_format(source ? *source : "");
+}
+
+Renderer::Renderer(const gguf::File& file, const std::string& name, const std::string& source)
+    : path_(file.path()), special_tokens_(special_tokens(file)) {
+  templates_.emplace_back(name, source);
+  read_answer_format(source);
+}
+
+void Renderer::read_answer_format(std::string_view source) {
+  answer_format_.reasoning = source.find(kThinkEnd) != std::string_view::npos;
   answer_format_.tools = probe_tool_format(*this);
 }
 

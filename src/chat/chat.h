@@ -43,6 +43,8 @@ class Renderer {
  public:
   /// Throws Error naming file and key when there is no template, or none that can be read.
   explicit Renderer(const gguf::File& file);
+  /// With another template than the file's, with and without tools; `name` is what errors call it.
+  Renderer(const gguf::File& file, const std::string& name, const std::string& source);
 
   /// Throws Error for a conversation that is malformed, has parts that are no text, or that the template
   /// refuses; and for tools when the template knows none.
@@ -59,6 +61,7 @@ class Renderer {
   Reasoning reasoning_after(const Prompt& prompt) const;
 
  private:
+  void read_answer_format(std::string_view source);
   const jinja::Template& template_for(const Conversation& conversation) const;
   jinja::Variables variables(const Conversation& conversation) const;
   bool takes_parts(const jinja::Template& chosen) const;

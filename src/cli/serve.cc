@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "bench/version.h"
 #include "cli/commands.h"
 #include "cli/generation_options.h"
 #include "cli/options.h"
@@ -26,7 +27,7 @@ namespace {
 constexpr int kDefaultContext = 32768;
 
 struct ServeCommand {
-  std::string model, name;
+  std::string model, name, chat_template;
   std::string host = "127.0.0.1";
   int port = 8080;
   std::string api_key, api_key_file;
@@ -134,6 +135,9 @@ void serve(const ServeCommand& c) {
   const int most = model.config().context_length;
   const int context = c.runner.context != 0 ? c.runner.context : std::min(most, kDefaultContext);
   if (context > most) fail("--context {} exceeds the model's context of {}", context, most);
+  if (!c.chat_template.empty())
+    service_options.renderer =
+        std::make_shared<chat::Renderer>(model.file(), c.chat_template, read_text_file(c.chat_template));
   engine::OpenRunner open = open_runner(model, c.runner, context);
 
   session::EngineOptions engine_options;
@@ -142,7 +146,8 @@ void serve(const ServeCommand& c) {
   engine_options.state_bytes = c.state_mib * kMiB;
   engine_options.state_dir = c.state_dir;
   engine_options.state_dir_bytes = c.state_dir_mib * kMiB;
-  engine_options.build = REDLITE_VERSION;
+  engine_options.build = fmt::format("{} {}", bench::version(), bench::commit());
+  engine_options.log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   engine_options.report = reporter(open, model.config());
   session::Engine engine(model, tokenizer, std::move(open.runner), engine_options);
   server::Service service(model, tokenizer, engine, std::move(service_options));
@@ -182,6 +187,11 @@ void add_serve(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--name", c->name, "what clients call the model; by default its file's name")
       ->type_name("NAME");
+
+  command
+      ->add_option("--chat-template", c->chat_template,
+                   "file with a chat template (Jinja) to use instead of the model's")
+      ->type_name("FILE");
 
   const char* access = "Access";
   command

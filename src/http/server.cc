@@ -109,12 +109,6 @@ std::string Exchange::read_body() {
   }
 }
 
-void Exchange::release(std::string&& body) {
-  std::string().swap(body);
-  server_.body_bytes_ -= reserved_;
-  reserved_ = 0;
-}
-
 std::string Exchange::head_text(int status, std::string_view type, const Headers& headers) const {
   std::string text = fmt::format("HTTP/1.1 {} {}\r\n", status, reason_phrase(status));
   if (!type.empty()) text += fmt::format("Content-Type: {}\r\n", type);

@@ -21,7 +21,7 @@ namespace redlite::http {
 struct Limits {
   int connections = 256;                    ///< at a time, each with a thread of its own
   size_t body_bytes = 8 << 20;              ///< of one request
-  size_t all_bodies_bytes = 64 << 20;       ///< of all requests that are being read or looked at
+  size_t all_bodies_bytes = 64 << 20;       ///< of all requests that are being read or answered
   std::chrono::milliseconds idle{30'000};   ///< between two requests of a connection
   std::chrono::milliseconds head{10'000};   ///< for a head to arrive
   std::chrono::milliseconds body{60'000};   ///< for a body to arrive
@@ -40,10 +40,9 @@ class Exchange {
   /// Address and port of the other side, such as "127.0.0.1" or "::1".
   const std::string& peer() const { return peer_; }
 
-  /// Reads the body. Counts against Limits::all_bodies_bytes until the string is given back to release().
-  /// Throws Refused.
+  /// Reads the body. Its bytes count against Limits::all_bodies_bytes until this exchange is over, for as
+  /// long as what was made of them may live. Throws Refused.
   std::string read_body();
-  void release(std::string&& body);
 
   /// A whole answer.
   void answer(int status, std::string_view type, std::string_view body, const Headers& headers = {});

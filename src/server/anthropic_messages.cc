@@ -4,6 +4,7 @@
 #include "server/openai_fields.h"
 
 namespace redlite::server {
+namespace messages_api {
 namespace {
 
 /// Claude Code puts a line that is another one in each request in front of everything; a prompt that began
@@ -113,7 +114,7 @@ void read_tools(const Node& request, Task& task, chat::Conversation& conversatio
   const std::string& type = choice->at("type").string();
   task.parallel_tool_calls = !choice->boolean_or("disable_parallel_tool_use", false);
   if (type == "none") {
-    task.tool_use = ToolUse::None;
+    conversation.tools = nullptr;
   } else if (type == "any") {
     if (!conversation.tools.is_array()) choice->refuse("is 'any', but there are no tools");
     task.tool_use = ToolUse::Required;
@@ -334,9 +335,10 @@ class Messages final : public Api {
 };
 
 }  // namespace
+}  // namespace messages_api
 
 std::unique_ptr<Api> anthropic_messages() {
-  return std::make_unique<Messages>();
+  return std::make_unique<messages_api::Messages>();
 }
 
 }  // namespace redlite::server

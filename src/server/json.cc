@@ -8,14 +8,14 @@ namespace {
 /// Counts what a parser reads and stops it where it is too much.
 class Limiter {
  public:
-  bool operator()(int /*depth*/, nlohmann::json::parse_event_t event, const Json& /*parsed*/) {
+  bool operator()(nlohmann::json::parse_event_t event, const Json& parsed) {
     using Event = nlohmann::json::parse_event_t;
     switch (event) {
       case Event::object_start:
       case Event::array_start:
         if (keys_.size() == kMaxDepth) throw ApiError(400, "the request is nested more than 64 deep");
         keys_.push_back(0);
-        count();
+        count(/*large=*/true);
         break;
       case Event::object_end:
       case Event::array_end:
@@ -26,18 +26,20 @@ class Limiter {
           throw ApiError(400, "an object of the request has more than 1000 keys");
         break;
       case Event::value:
-        count();
+        count(!parsed.is_number());
         break;
     }
     return true;
   }
 
  private:
-  void count() {
+  void count(bool large) {
     if (++values_ > kMaxValues) throw ApiError(400, "the request has more than 400000 values");
+    if (large && ++large_ > kMaxLarge)
+      throw ApiError(400, "the request has more than 100000 values that are no numbers");
   }
 
-  int values_ = 0;
+  int values_ = 0, large_ = 0;
   std::vector<int> keys_;  ///< of the objects that are open
 };
 
@@ -52,8 +54,8 @@ Json parse_body(std::string_view text) {
   Json body;
   try {
     Limiter limiter;
-    body = Json::parse(text, [&](int depth, nlohmann::json::parse_event_t event, const Json& parsed) {
-      return limiter(depth, event, parsed);
+    body = Json::parse(text, [&](int /*depth*/, nlohmann::json::parse_event_t event, const Json& parsed) {
+      return limiter(event, parsed);
     });
   } catch (const nlohmann::json::parse_error& e) {
     throw ApiError(400, explain(e));
@@ -66,6 +68,10 @@ Json parse_body(std::string_view text) {
 
 std::string to_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json short_number(float value) {
+  return Json::parse(fmt::format("{}", value), nullptr, /*allow_exceptions=*/false);
 }
 
 void Node::refuse(std::string_view what) const {

@@ -16,6 +16,7 @@ using Json = nlohmann::ordered_json;
 /// The most that a request's JSON may hold: a bound of its memory besides its length.
 inline constexpr int kMaxDepth = 64;        ///< objects and arrays in one another
 inline constexpr int kMaxValues = 400'000;  ///< prompts may be lists of token ids
+inline constexpr int kMaxLarge = 100'000;   ///< of these, those that are no numbers
 inline constexpr int kMaxKeysOfObject = 1000;
 
 /// Parses the body of a request. Throws ApiError (400) for what is no JSON, no object, or beyond the limits.
@@ -23,6 +24,9 @@ Json parse_body(std::string_view text);
 
 /// JSON as text; bytes that are no UTF-8 become U+FFFD.
 std::string to_text(const Json& json);
+
+/// A number as short as it was written: 0.7f is 0.7, not 0.699999988.
+Json short_number(float value);
 
 /// A value in a request, which knows where it stands in it. What is not as it should be throws an ApiError
 /// that names the place: "messages[2].content: must be a string". Lives as long as the JSON.

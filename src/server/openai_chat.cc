@@ -6,6 +6,7 @@
 #include "server/openai_fields.h"
 
 namespace redlite::server {
+namespace chat_api {
 namespace {
 
 Json read_calls(const Node& calls) {
@@ -56,22 +57,7 @@ void read_tools(const Node& request, Task& task, chat::Conversation& conversatio
     }
     if (!list.empty()) conversation.tools = std::move(list);
   }
-  task.parallel_tool_calls = request.boolean_or("parallel_tool_calls", true);
-  const auto choice = request.find("tool_choice");
-  if (!choice) return;
-  if (choice->is_object()) {
-    if (choice->at("type").string() != "function") choice->at("type").refuse("must be function");
-    task.tool_use = ToolUse::Named;
-    task.tool_name = choice->at("function").at("name").string();
-    require_tool(*choice, conversation.tools, task.tool_name);
-  } else if (choice->string() == "none") {
-    task.tool_use = ToolUse::None;
-  } else if (choice->string() == "required") {
-    if (!conversation.tools.is_array()) choice->refuse("is 'required', but there are no tools");
-    task.tool_use = ToolUse::Required;
-  } else if (choice->string() != "auto") {
-    choice->refuse("must be none, auto, required or a function");
-  }
+  read_tool_choice(request, task, conversation);
 }
 
 /// Whether to think, in the words of several servers.
@@ -253,9 +239,10 @@ class Chat final : public Api {
 };
 
 }  // namespace
+}  // namespace chat_api
 
 std::unique_ptr<Api> openai_chat() {
-  return std::make_unique<Chat>();
+  return std::make_unique<chat_api::Chat>();
 }
 
 }  // namespace redlite::server

@@ -7,6 +7,7 @@
 #include "server/openai_fields.h"
 
 namespace redlite::server {
+namespace completions_api {
 namespace {
 
 std::vector<model::Token> read_tokens(const Node& node) {
@@ -167,9 +168,10 @@ class Completions final : public Api {
 };
 
 }  // namespace
+}  // namespace completions_api
 
 std::unique_ptr<Api> openai_completions() {
-  return std::make_unique<Completions>();
+  return std::make_unique<completions_api::Completions>();
 }
 
 }  // namespace redlite::server

@@ -88,6 +88,26 @@ void require_tool(const Node& where, const Json& tools, const std::string& name)
   if (!known) where.refuse("names none of the tools");
 }
 
+void read_tool_choice(const Node& request, Task& task, chat::Conversation& conversation) {
+  task.parallel_tool_calls = request.boolean_or("parallel_tool_calls", true);
+  const auto choice = request.find("tool_choice");
+  if (!choice) return;
+  if (choice->is_object()) {
+    if (choice->at("type").string() != "function") choice->at("type").refuse("must be function");
+    const auto function = choice->find("function");
+    task.tool_use = ToolUse::Named;
+    task.tool_name = (function ? *function : *choice).at("name").string();
+    require_tool(*choice, conversation.tools, task.tool_name);
+  } else if (choice->string() == "none") {
+    conversation.tools = nullptr;
+  } else if (choice->string() == "required") {
+    if (!conversation.tools.is_array()) choice->refuse("is 'required', but there are no tools");
+    task.tool_use = ToolUse::Required;
+  } else if (choice->string() != "auto") {
+    choice->refuse("must be none, auto, required or a function");
+  }
+}
+
 void read_text_format(const Node& format, const Node& schema_holder, Task& task) {
   const std::string& type = format.at("type").string();
   if (type == "text") return;

@@ -30,6 +30,10 @@ Json make_tool(const Node& name, std::string_view description, Json parameters);
 /// Throws ApiError unless one of the tools has the name.
 void require_tool(const Node& where, const Json& tools, const std::string& name);
 
+/// tool_choice: none, auto, required, or a function by name (in "function", or beside "type"). With none the
+/// tools are left out of the prompt.
+void read_tool_choice(const Node& request, Task& task, chat::Conversation& conversation);
+
 /// response_format of chat, and text.format of responses, where the schema lies one level higher.
 void read_text_format(const Node& format, const Node& schema_holder, Task& task);
 

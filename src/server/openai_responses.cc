@@ -8,6 +8,7 @@
 #include "server/response_store.h"
 
 namespace redlite::server {
+namespace responses_api {
 namespace {
 
 constexpr uint64_t kStoreBytes = uint64_t{64} << 20;
@@ -85,22 +86,7 @@ void read_tools(const Node& request, Task& task, chat::Conversation& conversatio
     if (list.empty() && hosted) hosted->at("type").refuse("is a tool that this server does not have");
     if (!list.empty()) conversation.tools = std::move(list);
   }
-  task.parallel_tool_calls = request.boolean_or("parallel_tool_calls", true);
-  const auto choice = request.find("tool_choice");
-  if (!choice) return;
-  if (choice->is_object()) {
-    if (choice->at("type").string() != "function") choice->at("type").refuse("must be function");
-    task.tool_use = ToolUse::Named;
-    task.tool_name = choice->at("name").string();
-    require_tool(*choice, conversation.tools, task.tool_name);
-  } else if (choice->string() == "none") {
-    task.tool_use = ToolUse::None;
-  } else if (choice->string() == "required") {
-    if (!conversation.tools.is_array()) choice->refuse("is 'required', but there are no tools");
-    task.tool_use = ToolUse::Required;
-  } else if (choice->string() != "auto") {
-    choice->refuse("must be none, auto, required or a function");
-  }
+  read_tool_choice(request, task, conversation);
 }
 
 Json usage_json(const Outcome& outcome) {
@@ -127,11 +113,11 @@ Json echo_of(const Node& request, const Task& task) {
           {"previous_response_id", value("previous_response_id", nullptr)},
           {"reasoning", value("reasoning", {{"effort", nullptr}, {"summary", nullptr}})},
           {"store", request.boolean_or("store", true)},
-          {"temperature", task.sampler.temperature},
+          {"temperature", short_number(task.sampler.temperature)},
           {"text", std::move(text)},
           {"tool_choice", value("tool_choice", "auto")},
           {"tools", value("tools", Json::array())},
-          {"top_p", task.sampler.top_p},
+          {"top_p", short_number(task.sampler.top_p)},
           {"truncation", "disabled"},
           {"user", value("user", nullptr)}};
 }
@@ -405,9 +391,10 @@ class Responses final : public Api {
 };
 
 }  // namespace
+}  // namespace responses_api
 
 std::unique_ptr<Api> openai_responses() {
-  return std::make_unique<Responses>();
+  return std::make_unique<responses_api::Responses>();
 }
 
 }  // namespace redlite::server

@@ -51,7 +51,12 @@ std::string random_id() {
 
 struct Service::Impl {
   Impl(const model::Model& m, const tokenizer::Tokenizer& t, session::Engine& e, ServiceOptions o)
-      : model(m), tokenizer(t), engine(e), options(std::move(o)), access(options.access), answerer(m, t, e) {
+      : model(m),
+        tokenizer(t),
+        engine(e),
+        options(std::move(o)),
+        access(options.access),
+        answerer(m, t, e, options.renderer) {
     const auto add = [&](std::string_view method, std::string_view path, Handler handler, Api* api = nullptr,
                          bool open = false) {
       routes[std::string(path)].emplace(method, Route{std::move(handler), api, open});
@@ -107,6 +112,12 @@ struct Service::Impl {
     metrics.count_error(error.status());
   }
 
+  /// An error at any time: where an answer has begun its connection breaks.
+  void fail(http::Exchange& x, const ApiError& error, const Api* api) {
+    if (x.begun()) throw http::ClientGone(error.what());
+    send_error(x, error, api);
+  }
+
   /// Which route; throws Refused for what is none.
   const Route& route(const http::Head& head) const;
   const Api* api_of(const http::Head& head) const;
@@ -115,7 +126,8 @@ struct Service::Impl {
   Identity identity() const { return {options.model_name, std::time(nullptr), random_id}; }
 
   void answer(http::Exchange& x, Api& api);
-  void stream(http::Exchange& x, Api& api, const Task& task, session::Answer& answer, int prompt_tokens);
+  void stream(http::Exchange& x, Api& api, const Task& task, const RenderedPrompt& prompt,
+              session::Answer& answer);
   void count_tokens(http::Exchange& x);
   void list_models(http::Exchange& x);
   void show_model(http::Exchange& x, std::string_view name);
@@ -162,33 +174,28 @@ const Api* Service::Impl::api_of(const http::Head& head) const {
 }
 
 Json Service::Impl::read_request(http::Exchange& x) const {
-  std::string body = x.read_body();
-  Json json = parse_body(body);
-  x.release(std::move(body));
-  return json;
+  return parse_body(x.read_body());
 }
 
 void Service::Impl::answer(http::Exchange& x, Api& api) {
   const std::string who = client(x);
   Task task;
-  std::vector<model::Token> prompt;
   {
     const Json request = read_request(x);
     task = api.parse(request, options.defaults);
-    prompt = answerer.prompt(task);
   }
-  const int prompt_tokens = static_cast<int>(prompt.size());
-  const std::shared_ptr<session::Answer> answer = answerer.submit(task, std::move(prompt), who);
+  RenderedPrompt prompt = answerer.render(task);
+  const std::shared_ptr<session::Answer> answer = answerer.submit(task, prompt, who);
   metrics.count_request(api.name());
-  if (task.stream) return stream(x, api, task, *answer, prompt_tokens);
+  if (task.stream) return stream(x, api, task, prompt, *answer);
 
   WholeAnswer whole;
-  answerer.deliver(task, *answer, whole, [&] { check_presence(x); });
+  answerer.deliver(task, prompt, *answer, whole, [&] { check_presence(x); });
   send_json(x, api.whole(task, identity(), whole));
 }
 
-void Service::Impl::stream(http::Exchange& x, Api& api, const Task& task, session::Answer& answer,
-                           int prompt_tokens) {
+void Service::Impl::stream(http::Exchange& x, Api& api, const Task& task, const RenderedPrompt& prompt,
+                           session::Answer& answer) {
   x.begin(200, kEvents, common_headers());
   auto last = http::Clock::now();
   const Identity self = identity();
@@ -196,9 +203,9 @@ void Service::Impl::stream(http::Exchange& x, Api& api, const Task& task, sessio
     x.write(bytes);
     last = http::Clock::now();
   });
-  out->started(prompt_tokens);
+  out->started(static_cast<int>(prompt.tokens.size()));
   try {
-    answerer.deliver(task, answer, *out, [&] {
+    answerer.deliver(task, prompt, answer, *out, [&] {
       check_presence(x);
       if (http::Clock::now() - last > kKeepAlive) out->keep_alive();
     });
@@ -212,7 +219,7 @@ void Service::Impl::stream(http::Exchange& x, Api& api, const Task& task, sessio
 void Service::Impl::count_tokens(http::Exchange& x) {
   const Json request = read_request(x);
   const Task task = messages->parse(request, options.defaults);
-  send_json(x, {{"input_tokens", answerer.prompt(task).size()}});
+  send_json(x, {{"input_tokens", answerer.render(task).tokens.size()}});
 }
 
 Json Service::Impl::model_json() const {
@@ -291,13 +298,13 @@ void Service::Impl::props(http::Exchange& x) {
                 {"experts_used", config.n_experts_used},
                 {"chat", answerer.can_chat()},
                 {"defaults",
-                 {{"temperature", s.temperature},
+                 {{"temperature", short_number(s.temperature)},
                   {"top_k", s.top_k},
-                  {"top_p", s.top_p},
-                  {"min_p", s.min_p},
-                  {"repetition_penalty", s.repeat_penalty},
-                  {"presence_penalty", s.presence_penalty},
-                  {"frequency_penalty", s.frequency_penalty}}}});
+                  {"top_p", short_number(s.top_p)},
+                  {"min_p", short_number(s.min_p)},
+                  {"repetition_penalty", short_number(s.repeat_penalty)},
+                  {"presence_penalty", short_number(s.presence_penalty)},
+                  {"frequency_penalty", short_number(s.frequency_penalty)}}}});
 }
 
 void Service::Impl::watch_cache(http::Exchange& x) {
@@ -336,8 +343,16 @@ void Service::handle(http::Exchange& exchange) {
     if (!route.open) impl_->access.check_key(head);
     route.handler(exchange);
   } catch (const ApiError& e) {
-    if (exchange.begun()) throw http::ClientGone(e.what());
-    impl_->send_error(exchange, e, api);
+    impl_->fail(exchange, e, api);
+  } catch (const http::ClientGone&) {
+    throw;
+  } catch (const http::Refused&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    impl_->fail(exchange, ApiError::try_again(503, "out of memory", 5), api);
+  } catch (const std::exception& e) {  // a fault of ours: it is told, and costs nobody else anything
+    fmt::print(stderr, "{} {}: {}\n", head.method, head.path, e.what());
+    impl_->fail(exchange, ApiError(500, "internal error"), api);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "chat/chat.h"
 #include "http/server.h"
 #include "model/model.h"
 #include "server/access.h"
@@ -15,8 +16,9 @@ namespace redlite::server {
 struct ServiceOptions {
   AccessOptions access;
   Defaults defaults;
-  std::string model_name;  ///< what clients call the model
-  std::string version;     ///< of this program
+  std::string model_name;                          ///< what clients call the model
+  std::string version;                             ///< of this program
+  std::shared_ptr<const chat::Renderer> renderer;  ///< none: of the model's own chat template
 };
 
 /// Everything that the server answers, without the sockets: routes, access, the APIs, metrics and the page.

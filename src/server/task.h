@@ -12,8 +12,8 @@
 
 namespace redlite::server {
 
-/// Which tools an answer may or must call.
-enum class ToolUse : uint8_t { None, Auto, Required, Named };
+/// Whether an answer may or must call a tool.
+enum class ToolUse : uint8_t { Auto, Required, Named };
 
 /// What the text of an answer must be.
 enum class TextFormat : uint8_t { Any, JsonObject, JsonSchema };

@@ -1,7 +1,7 @@
 // Writes the seed corpus of a fuzz target: small valid files of every structure that the readers know, from
 // which the fuzzer starts.
 //
-// usage: make_fuzz_corpus gguf_fuzz|model_fuzz|state_fuzz|template_fuzz|trace_fuzz FOLDER
+// usage: make_fuzz_corpus TARGET FOLDER
 
 #include <fmt/format.h>
 
@@ -340,6 +340,66 @@ void write_states(const fs::path& folder) {
   }
 }
 
+void write_texts(const fs::path& folder,
+                 std::initializer_list<std::pair<const char*, std::string_view>> texts) {
+  for (const auto& [name, text] : texts) write_file_atomically(folder / name, std::as_bytes(std::span(text)));
+}
+
+/// A request of each API (which the first character says) with all that it may have.
+void write_requests(const fs::path& folder) {
+  write_texts(
+      folder,
+      {
+          {"chat",
+           R"(0{"messages":[{"role":"system","content":"s"},{"role":"developer","content":[{"type":"text","text":"d"}]},
+{"role":"user","content":"u","name":"n"},{"role":"assistant","content":null,"reasoning_content":"r","tool_calls":[{"id":"1",
+"type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"ok"}],
+"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}],
+"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false,"stream":true,
+"stream_options":{"include_usage":true},"redlite_progress":true,"stop":["a"],"seed":1,"temperature":0.5,"top_p":0.5,
+"top_k":3,"min_p":0.1,"presence_penalty":1,"frequency_penalty":1,"repeat_penalty":1.1,"max_completion_tokens":5,
+"logprobs":true,"top_logprobs":2,"n":1,"reasoning_effort":"low","chat_template_kwargs":{"k":1}})"},
+          {"chat_json",
+           R"(0{"messages":[{"role":"user","content":"u"}],"response_format":{"type":"json_schema",
+"json_schema":{"name":"x","schema":{"type":"string"}}},"tool_choice":"none","ignore_eos":true,"max_tokens":1})"},
+          {"completions",
+           R"(1{"prompt":[[1,2]],"logprobs":2,"stop":"x","stream":true,"best_of":1,"echo":false})"},
+          {"completions_text", R"(1{"prompt":"p","response_format":{"type":"json_object"}})"},
+          {"responses",
+           R"(2{"instructions":"i","input":[{"role":"developer","content":"d"},{"type":"message","role":"user",
+"content":[{"type":"input_text","text":"a"}]},{"type":"reasoning","summary":[{"type":"summary_text","text":"s"}]},
+{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"1",
+"output":"x"}],"tools":[{"type":"function","name":"f","parameters":{"type":"object"}},{"type":"web_search"}],
+"tool_choice":{"type":"function","name":"f"},"text":{"format":{"type":"json_schema","name":"x","schema":{}}},
+"reasoning":{"effort":"none"},"max_output_tokens":3,"include":["message.output_text.logprobs"],"top_logprobs":1,
+"store":true,"stream":true,"metadata":{"k":"v"}})"},
+          {"responses_next", R"(2{"input":"x","previous_response_id":"resp_id"})"},
+          {"messages",
+           R"(3{"max_tokens":5,"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":"a"},
+{"role":"assistant","content":[{"type":"thinking","thinking":"r","signature":""},{"type":"text","text":"b"},
+{"type":"tool_use","id":"1","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"1",
+"is_error":true,"content":[{"type":"text","text":"y"}]},{"type":"text","text":"c"}]}],"tools":[{"name":"f",
+"input_schema":{"type":"object"}}],"tool_choice":{"type":"any","disable_parallel_tool_use":true},"stop_sequences":["x"],
+"thinking":{"type":"enabled","budget_tokens":1024},"stream":true})"},
+      });
+}
+
+void write_heads(const fs::path& folder) {
+  write_texts(
+      folder,
+      {
+          {"post",
+           "POST /v1/messages?beta=true HTTP/1.1\r\nHost: localhost:8080\r\nContent-Length: 5\r\nx-api-key: "
+           "bc\r\n"
+           "Origin: http://localhost:8080\r\nConnection: keep-alive\r\nExpect: 100-continue\r\n\r\n"},
+          {"chunked",
+           "POST / HTTP/1.1\r\nHost: [::1]\r\nTransfer-Encoding: chunked\r\nAuthorization: Bearer a\r\n\r\n"},
+          {"get",
+           "GET /a HTTP/1.0\r\nConnection: close, x\r\nSec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\n"
+           "Content-Encoding: identity\r\n\r\n"},
+      });
+}
+
 int run(const std::string& target, const fs::path& folder) {
   fs::create_directories(folder);
   if (target == "gguf_fuzz") {
@@ -359,6 +419,10 @@ int run(const std::string& target, const fs::path& folder) {
     write_states(folder);
   } else if (target == "template_fuzz") {
     write_templates(folder);
+  } else if (target == "request_fuzz") {
+    write_requests(folder);
+  } else if (target == "http_fuzz") {
+    write_heads(folder);
   } else {
     fail("{}: no such fuzz target", target);
   }
@@ -370,8 +434,7 @@ int run(const std::string& target, const fs::path& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    fmt::print(stderr, "usage: {} gguf_fuzz|model_fuzz|state_fuzz|template_fuzz|trace_fuzz FOLDER\n",
-               argv[0]);
+    fmt::print(stderr, "usage: {} TARGET FOLDER\n", argv[0]);
     return 2;
   }
   try {

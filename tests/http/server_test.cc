@@ -58,9 +58,8 @@ class Echo {
     } else if (x.head().path == "/ignore") {
       x.answer(401, "text/plain", "no");
     } else {
-      std::string body = x.read_body();
+      const std::string body = x.read_body();
       x.answer(200, "text/plain", x.head().method + " " + x.head().path + " [" + body + "]");
-      x.release(std::move(body));
     }
   }
 
