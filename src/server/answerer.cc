@@ -89,6 +89,10 @@ std::shared_ptr<session::Answer> Answerer::submit(const Task& task, const Render
         "prompt is too long: {} tokens > {} maximum, the context that this server keeps (--context)",
         prompt.tokens.size(), capacity - 1));
   }
+  if (task.format != TextFormat::Any)
+    throw ApiError(400, "response_format: answers cannot be kept to a format yet", "response_format");
+  if (task.tool_use != ToolUse::Auto)
+    throw ApiError(400, "tool_choice: a call cannot be made sure of yet; leave it at auto or none", "tool_choice");
   session::Request request;
   request.prompt = prompt.tokens;
   request.boundaries = prompt.boundaries;

@@ -63,7 +63,8 @@ export function anthropicTests(context) {
     assert.equal(stopped.content[0].text, text.slice(0, text.indexOf(word)));
   });
 
-  test('anthropic: tools and their results', async () => {
+  test('anthropic: tools and their results', async (t) => {
+    if (!context.constrained) return t.skip('answers cannot be kept to a format yet');
     const options = { tools, tool_choice: { type: 'any', disable_parallel_tool_use: true }, max_tokens: 200 };
     const whole = await ask(options);
     assert.equal(whole.stop_reason, 'tool_use');

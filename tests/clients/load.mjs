@@ -85,8 +85,7 @@ try {
       let waits = 0;
       const onBytes =
         kind === 9 ? (text) => (text.length > 1000 ? 'abort' : 0) :
-        kind === 8 ? () => (waits++ < 5 ? 100 : 0) :
-        kind === 2 ? undefined : undefined;
+        kind === 8 ? () => (waits++ < 5 ? 100 : 0) : undefined;
       if (kind === 2 && random(2)) {
         // Leaves while it waits, be it in the queue or for the answer.
         const request = http.request(`${url}/v1/chat/completions`, { method: 'POST', agent });
