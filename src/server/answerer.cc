@@ -18,7 +18,11 @@ bool is_control(const tokenizer::Tokenizer& tokenizer, model::Token token) {
 
 Answerer::Answerer(const model::Model& model, const tokenizer::Tokenizer& tokenizer, session::Engine& engine,
                    std::shared_ptr<const chat::Renderer> renderer)
-    : model_path_(model.path()), tokenizer_(tokenizer), engine_(engine), renderer_(std::move(renderer)) {
+    : model_path_(model.path()),
+      tokenizer_(tokenizer),
+      engine_(engine),
+      constraints_(tokenizer),
+      renderer_(std::move(renderer)) {
   if (!renderer_) {
     try {
       renderer_ = std::make_shared<chat::Renderer>(model.file());
@@ -89,10 +93,6 @@ std::shared_ptr<session::Answer> Answerer::submit(const Task& task, const Render
         "prompt is too long: {} tokens > {} maximum, the context that this server keeps (--context)",
         prompt.tokens.size(), capacity - 1));
   }
-  if (task.format != TextFormat::Any)
-    throw ApiError(400, "response_format: answers cannot be kept to a format yet", "response_format");
-  if (task.tool_use != ToolUse::Auto)
-    throw ApiError(400, "tool_choice: a call cannot be made sure of yet; leave it at auto or none", "tool_choice");
   session::Request request;
   request.prompt = prompt.tokens;
   request.boundaries = prompt.boundaries;
@@ -102,6 +102,7 @@ std::shared_ptr<session::Answer> Answerer::submit(const Task& task, const Render
   request.special = tags_are_control_ && task.conversation() != nullptr;
   request.stop = task.stop;
   request.top_logprobs = task.top_logprobs;
+  request.filter = constraints_.filter(task, format().tools, prompt.reasoning);
   request.client = client;
   try {
     return engine_.submit(std::move(request));

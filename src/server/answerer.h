@@ -10,6 +10,7 @@
 #include "chat/chat.h"
 #include "model/model.h"
 #include "server/answer.h"
+#include "server/constraint.h"
 #include "server/task.h"
 #include "session/engine.h"
 #include "tokenizer/tokenizer.h"
@@ -56,6 +57,7 @@ class Answerer {
   const std::string model_path_;
   const tokenizer::Tokenizer& tokenizer_;
   session::Engine& engine_;
+  const Constraints constraints_;
   std::shared_ptr<const chat::Renderer> renderer_;
   std::string no_renderer_;        ///< why there is none
   std::vector<bool> opens_;        ///< [n_vocab]: control tokens that do not end an answer

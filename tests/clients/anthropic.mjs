@@ -63,8 +63,7 @@ export function anthropicTests(context) {
     assert.equal(stopped.content[0].text, text.slice(0, text.indexOf(word)));
   });
 
-  test('anthropic: tools and their results', async (t) => {
-    if (!context.constrained) return t.skip('answers cannot be kept to a format yet');
+  test('anthropic: tools and their results', async () => {
     const options = { tools, tool_choice: { type: 'any', disable_parallel_tool_use: true }, max_tokens: 200 };
     const whole = await ask(options);
     assert.equal(whole.stop_reason, 'tool_use');
@@ -85,7 +84,7 @@ export function anthropicTests(context) {
     await ask({ tools, messages: [...messages, { role: 'assistant', content: whole.content }, { role: 'user', content: [error] }] });
   });
 
-  test('anthropic: thinking that was is taken back', async () => {
+  test('anthropic: thinking may be asked for and comes back in conversations', async () => {
     const thought = [{ type: 'thinking', thinking: 'A fox, then.', signature: '' }, { type: 'text', text: 'Well:' }];
     const answer = await ask({
       messages: [...messages, { role: 'assistant', content: thought }, { role: 'user', content: 'Go on.' }],

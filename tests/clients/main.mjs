@@ -15,9 +15,6 @@ before(async () => {
   // Greedy unless a test says otherwise: answers can then be compared.
   context.server = await startServer(redlite, model, ['--context', '1024', '--temp', '0', '--name', 'tales']);
   context.url = context.server.url;
-  const probe = { prompt: 'x', max_tokens: 1, response_format: { type: 'json_object' } };
-  context.constrained =
-    (await fetch(`${context.url}/v1/completions`, { method: 'POST', body: JSON.stringify(probe) })).ok;
 });
 after(async () => {
   assert.equal(await context.server.stop(), 0, context.server.log);
