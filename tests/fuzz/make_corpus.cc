@@ -284,6 +284,45 @@ void write_trace(const std::string& path, int n_experts, int n_used, int n_predi
   trace::write_trace(path, t);
 }
 
+/// The first byte chooses how the answer is cut and read.
+void write_answers(const fs::path& folder) {
+  constexpr std::pair<const char*, std::string_view> kAnswers[] = {
+      {"json",
+       "\x39<think>\na\n</think>\n\nb\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": "
+       "\"</tool_call>\\\"\"}}\n"
+       "</tool_call>\n<tool_call>{\"name\": \"g\"}</tool_call> c"},
+      {"xml",
+       "\x2b"
+       "a</think><tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n<parameter=b>\n1\n</parameter>\n"
+       "</function>\n</tool_call>"},
+      {"loose", "\x18<function=f>\n<parameter=c>\n[1, \"</parameter>\"]\n<parameter=a>\nx</function>"},
+      {"odd",
+       "\x1c<tool_call>{\"arguments\": \"{}\", \"name\": \"f\"}</tool_call><tool_call>{\"name\": \"f\", "
+       "\"x\": [1], "
+       "\"arguments\": \"{\\\"a\\\": 1}\"}"},
+      {"text", "\x51<think>a</think>```<tool_call>```"},
+  };
+  for (const auto& [name, text] : kAnswers)
+    write_file_atomically(folder / name, std::as_bytes(std::span(text)));
+}
+
+void write_schemas(const fs::path& folder) {
+  constexpr std::pair<const char*, std::string_view> kSchemas[] = {
+      {"object",
+       R"({"type": "object", "properties": {"a": {"type": "string", "minLength": 1, "maxLength": 5}, "b": {"type": "integer", "minimum": -5, "exclusiveMaximum": 70}}, "required": ["a"], "additionalProperties": {"type": "null"}})"},
+      {"recursive",
+       R"({"$ref": "#/$defs/t", "$defs": {"t": {"type": "object", "properties": {"n": {"anyOf": [{"$ref": "#/$defs/t"}, {"type": "null"}]}, "l": {"type": "array", "items": {"$ref": "#/$defs/t"}, "maxItems": 3}}}}})"},
+      {"branches",
+       R"({"oneOf": [{"type": "object", "properties": {"k": {"const": "a"}}, "required": ["k"]}, {"type": "object", "properties": {"k": {"enum": ["b", 1]}}, "required": ["k"]}], "allOf": [{"required": ["x"]}, {"properties": {"x": {"type": ["number", "boolean"], "multipleOf": 0.01}}}]})"},
+      {"patterns",
+       R"x({"type": "array", "prefixItems": [{"type": "string", "pattern": "^(a|[^b-d\\n]{2,3})+$"}, {"format": "date-time"}, {"type": "number", "minimum": 0.25, "maximum": 12.5}], "items": {"type": "string", "pattern": "x.*y"}, "minItems": 3, "maxItems": 5})x"},
+      {"map",
+       R"({"type": "object", "patternProperties": {"^x-": {}}, "additionalProperties": false, "minProperties": 1, "maxProperties": 2})"},
+  };
+  for (const auto& [name, text] : kSchemas)
+    write_file_atomically(folder / name, std::as_bytes(std::span(text)));
+}
+
 /// Templates that use every part of the language, of which the fuzzer makes others.
 void write_templates(const fs::path& folder) {
   constexpr std::pair<const char*, std::string_view> kTemplates[] = {
@@ -423,6 +462,10 @@ int run(const std::string& target, const fs::path& folder) {
     write_requests(folder);
   } else if (target == "http_fuzz") {
     write_heads(folder);
+  } else if (target == "answer_fuzz") {
+    write_answers(folder);
+  } else if (target == "schema_fuzz") {
+    write_schemas(folder);
   } else {
     fail("{}: no such fuzz target", target);
   }
