@@ -18,16 +18,6 @@ using ::testing::HasSubstr;
 
 using EngineThreads = SessionTest;
 
-/// Waits for something that another thread does soon.
-template <typename Condition>
-bool soon(Condition&& condition) {
-  for (int i = 0; i < 4000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
-}
-
 TEST_F(EngineThreads, TheQueueHasLimitsAndTurns) {
   EngineOptions options;
   options.max_queued = 3;

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -58,6 +60,16 @@ class WatchedRunner final : public model::Runner {
 
 inline std::unique_ptr<WatchedRunner> watched(std::unique_ptr<model::Runner> inner) {
   return std::make_unique<WatchedRunner>(std::move(inner));
+}
+
+/// Waits for something that another thread does soon.
+template <typename Condition>
+bool soon(Condition&& condition) {
+  for (int i = 0; i < 4000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
 }
 
 class SessionTest : public ::testing::Test {
