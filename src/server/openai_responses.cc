@@ -100,9 +100,9 @@ Json usage_json(const Outcome& outcome) {
 
 /// What a request says and its response repeats.
 Json echo_of(const Node& request, const Task& task) {
-  const auto value = [&](std::string_view key, Json otherwise) {
+  const auto value = [&](std::string_view key, const Json& otherwise) {
     const auto node = request.find(key);
-    return node ? node->json() : std::move(otherwise);
+    return node ? node->json() : otherwise;
   };
   Json text = value("text", Json::object());
   if (!text.contains("format")) text["format"] = {{"type", "text"}};

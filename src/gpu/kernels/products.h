@@ -13,8 +13,7 @@ struct Project;
 struct ExpertsGateUp;
 struct ExpertsDown;
 
-/// The kernels that multiply with weights, as one: instructions come from memory like data, and what a token
-/// runs must fit into the multiprocessors' caches for them, or every kernel waits for its own.
+/// The kernels that multiply with weights, as one, so that the code of all types exists once.
 struct Products {
   static constexpr const char* kName = "products";
   static constexpr int kThreads = kStepThreads, kBlocksOfMultiprocessor = 3;
