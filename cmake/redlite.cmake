@@ -60,6 +60,8 @@ function(redlite_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  # Tests of a folder have helpers of the same name, and the headers that take long are compiled already.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(${name} PRIVATE redlite_flags ${ARG_DEPENDS} GTest::gmock_main)
   # Tests and commands spend their time in the libraries: compile them quickly.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0>)
