@@ -306,8 +306,9 @@ void quantize_block(const float* x, ActivationBlock& out) {
     }
     for (int j = 0; j < 4; ++j) std::memcpy(out.q[j][lane], q + 4 * j, 4);
     const int32_t sum = hn::GetLane(hn::SumOfLanes(DI(), total));
-    out.offset_64[lane] = -64 * sum;
-    out.offset_72[lane] = -72 * sum;
+    // Unsigned: values that are not finite give sums of any size, and may wrap.
+    out.offset_64[lane] = static_cast<int32_t>(uint32_t{0} - 64 * static_cast<uint32_t>(sum));
+    out.offset_72[lane] = static_cast<int32_t>(uint32_t{0} - 72 * static_cast<uint32_t>(sum));
     sums[lane] = static_cast<float>(sum);
   }
   for (int k = 0; k < kVectors; ++k) {
