@@ -41,6 +41,7 @@ struct LineEditor::Impl {
     of(editor)->given_up = true;
     return CC_EOF;
   }
+  static unsigned char do_nothing(EditLine* /*editor*/, int /*key*/) { return CC_NORM; }
   static unsigned char new_line(EditLine* editor, int /*key*/) {
     return ::el_winsertstr(editor, L"\n") == 0 ? CC_REFRESH : CC_ERROR;
   }
@@ -78,6 +79,7 @@ LineEditor::LineEditor(std::string history_file) : impl_(std::make_unique<Impl>(
   ::el_set(editor, EL_SETTY, "-d", "-isig", nullptr);
   ::el_set(editor, EL_ADDFN, "give-up", "Give up this line", &Impl::give_up);
   ::el_set(editor, EL_ADDFN, "new-line", "Begin a new line", &Impl::new_line);
+  ::el_set(editor, EL_ADDFN, "do-nothing", "Take no notice of this key", &Impl::do_nothing);
   ::el_set(editor, EL_ADDFN, "paste", "Insert pasted text", &Impl::paste);
   ::el_set(editor, EL_BIND, "^C", "give-up", nullptr);
   ::el_set(editor, EL_BIND, "\\e^M", "new-line", nullptr);
@@ -85,6 +87,8 @@ LineEditor::LineEditor(std::string history_file) : impl_(std::make_unique<Impl>(
   ::el_set(editor, EL_BIND, "\\e[200~", "paste", nullptr);
   ::el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   ::el_set(editor, EL_BIND, "^D", "em-delete-or-list", nullptr);
+  // What a Ctrl-D becomes that was typed while no line was read; libedit would insert the next key as it is.
+  ::el_set(editor, EL_BIND, "^@", "do-nothing", nullptr);
   ::el_source(editor, nullptr);  // ~/.editrc
 }
 
@@ -97,6 +101,8 @@ LineEditor::Outcome LineEditor::read(const std::string& prompt, std::string& lin
   Impl& impl = *impl_;
   impl.prompt = prompt;
   impl.given_up = false;
+  // Before the prompt is shown: who sees it may type, and no key is the terminal's then.
+  ::el_set(impl.editor, EL_PREP_TERM, 1);
   std::fputs(kPasteOn, stdout);
   std::fflush(stdout);
   int n = 0;

@@ -82,7 +82,9 @@ class EmulatorStream : public Stream {
   void launch_kernel(const Kernel& kernel, const Shape& shape, const void* params) override;
 
  private:
-  void enqueue(std::function<void()> work, std::shared_ptr<const emulator::Launch> launch = nullptr);
+  /// Work that comes after all earlier work of this stream and, outside a capture, after `other`.
+  void enqueue(std::function<void()> work, std::shared_ptr<const emulator::Launch> launch = nullptr,
+               const NodePtr& other = nullptr);
   void leave_ended_capture();
 
   EmulatorDevice& device_;
@@ -160,7 +162,8 @@ void EmulatorStream::leave_ended_capture() {
   last_steps_.clear();
 }
 
-void EmulatorStream::enqueue(std::function<void()> work, std::shared_ptr<const emulator::Launch> launch) {
+void EmulatorStream::enqueue(std::function<void()> work, std::shared_ptr<const emulator::Launch> launch,
+                             const NodePtr& other) {
   leave_ended_capture();
   if (graph_) {
     const size_t number = graph_->steps.size();
@@ -170,6 +173,7 @@ void EmulatorStream::enqueue(std::function<void()> work, std::shared_ptr<const e
   auto node = std::make_shared<Node>();
   node->work = std::move(work);
   if (last_) node->after.push_back(last_);
+  if (other) node->after.push_back(other);
   last_ = node;
   device_.executor().submit(node);
 }
@@ -229,9 +233,7 @@ void EmulatorStream::wait(const Event& event) {
     return;
   }
   RL_CHECK(!graph_, "a captured stream waits for an event recorded outside");
-  if (!e.node) return;
-  enqueue([] {});
-  last_->after.push_back(e.node);
+  if (e.node) enqueue([] {}, nullptr, e.node);
 }
 
 void EmulatorStream::begin_capture() {
