@@ -75,14 +75,12 @@ bench::Counters counters_of(const cpu::CpuRunner& runner) {
            {"output", t.output}}};
 }
 
-/// Bytes of the reads that fill a cache: an expert's largest matrix, which is read in pieces of 256 KiB.
-size_t read_size(const model::Model& model) {
-  uint64_t largest = 0;
-  for (const model::ExpertLayer& layer : model.experts()) {
-    for (const model::ExpertTensor* tensor : {&layer.gate, &layer.up, &layer.down})
-      largest = std::max(largest, tensor->expert_bytes);
-  }
-  return std::min(experts::align_up(largest), uint64_t{256} << 10);
+bench::Counters counters_of(const gpu::GpuRunner& runner) {
+  const gpu::GpuRunner::Selections selections = runner.selections();
+  bench::Counters counters;
+  counters.hits = selections.hits;
+  counters.selections = selections.all;
+  return counters;
 }
 
 class BenchRun {
@@ -151,6 +149,7 @@ class BenchRun {
     const bench::Traffic traffic(model, options.kv == "f16" ? 2 : 4);
     bench::Subject subject{*open.runner, model.config().n_vocab, traffic};
     if (open.cpu) subject.counters = [&open] { return counters_of(*open.cpu); };
+    if (open.gpu) subject.counters = [&open] { return counters_of(*open.gpu); };
     const nlohmann::ordered_json about = bench::describe_run(model, machine::describe());
     for (const int at : c_.depth) {
       const std::vector<bench::Measurement> measurements = bench_.run(subject, c_.tests_at(at));
@@ -178,7 +177,7 @@ class BenchRun {
   void measure_disk(const model::Model& model, bench::Setting& setting) {
     if (!setting.cache_mib) return;
     constexpr int kDepth = 32;
-    setting.disk_block = read_size(model);
+    setting.disk_block = experts::read_size(model);
     if (!disk_) {
       const uint32_t shard = model.experts().front().gate.shard;
       disk_ =

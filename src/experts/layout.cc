@@ -87,6 +87,15 @@ uint64_t SizeClasses::minimum_bytes(int n_experts_used) const {
   return bytes;
 }
 
+size_t read_size(const model::Model& model) {
+  uint64_t largest = 0;
+  for (const model::ExpertLayer& layer : model.experts()) {
+    for (const model::ExpertTensor* tensor : {&layer.gate, &layer.up, &layer.down})
+      largest = std::max(largest, tensor->expert_bytes);
+  }
+  return std::min(align_up(largest), uint64_t{256} << 10);
+}
+
 SizeClasses size_classes(const ExpertFiles& files) {
   SizeClasses sizes;
   std::map<uint64_t, int> class_of_size;

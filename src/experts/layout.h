@@ -74,6 +74,9 @@ struct SizeClasses {
 
 SizeClasses size_classes(const ExpertFiles& files);
 
+/// Bytes of the reads that fill a cache: an expert's largest matrix, which is read in pieces of 256 KiB.
+size_t read_size(const model::Model& model);
+
 /// Divides `bytes` among the classes: each gets n_experts_used slots, and what is left is shared in
 /// proportion to the bytes each class lacks to hold all of its experts. Throws Error when bytes is below the
 /// minimum.

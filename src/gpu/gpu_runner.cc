@@ -605,6 +605,22 @@ const HostDecode* GpuRunner::host_decode() const {
 const Profile* GpuRunner::profile() const {
   return impl_->profile ? &*impl_->profile : nullptr;
 }
+void GpuRunner::set_profile(bool on) {
+  RL_CHECK(!impl_->host);
+  impl_->profile.reset();
+  if (on) impl_->profile.emplace(*impl_->device, *impl_->stream);
+}
+GpuRunner::Selections GpuRunner::selections() const {
+  if (impl_->host) {
+    const HostWalkStatistics s = impl_->host->statistics();
+    return {s.hits, s.hits + s.late + s.misses};
+  }
+  const SlotStatistics s = slot_statistics();
+  return {s.hits, s.hits + s.misses};
+}
+bool GpuRunner::streams(int n) const {
+  return residency() == Residency::device && impl_->chunk(n) > 1;
+}
 uint64_t GpuRunner::early_starts() const {
   return impl_->early_starts;
 }

@@ -57,7 +57,17 @@ class GpuRunner final : public model::Runner {
   DeviceUse device_use() const;
   SlotStatistics slot_statistics() const;
   const HostDecode* host_decode() const;  ///< nullptr unless residency() is host
-  const Profile* profile() const;         ///< nullptr unless asked for
+  /// Selections of experts so far, and those of them that were in slots when they were needed; none where all
+  /// are resident.
+  struct Selections {
+    uint64_t hits = 0, all = 0;
+  };
+  Selections selections() const;
+  /// A forward() of n tokens brings all experts over the bus, layer after layer.
+  bool streams(int n) const;
+  const Profile* profile() const;  ///< nullptr unless asked for
+  /// Times each kernel from now on, from nothing; or no more. Not with Residency::host.
+  void set_profile(bool on);
   /// Kernels of a token's graph; 0 before the first one, and where the host manages the cache.
   size_t graph_kernels() const;
   /// Launches so far that were allowed to start early.

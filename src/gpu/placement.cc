@@ -8,8 +8,6 @@
 namespace redlite::gpu {
 namespace {
 
-/// Of device memory, for graphs and what the driver takes for itself.
-constexpr uint64_t kDeviceReserve = uint64_t{512} << 20;
 /// Of host memory, for the process and its neighbours.
 constexpr uint64_t kHostReserve = uint64_t{1} << 30;
 
@@ -53,6 +51,10 @@ experts::CacheSize choose_tier(const model::Model& model, const ExpertChoice& ch
 
 }  // namespace
 
+bool host_holds_experts(const model::Model& model, uint64_t available) {
+  return model.expert_bytes() <= less(available, kHostReserve);
+}
+
 Placement choose_placement(const model::Model& model, const Device& device, const ExpertChoice& choice) {
   const uint64_t all = DeviceModel::expert_bytes(model);
   const uint64_t free = device.free_memory(), room = less(free, kDeviceReserve);
@@ -71,7 +73,7 @@ Placement choose_placement(const model::Model& model, const Device& device, cons
           to_mib(all), free >> 20);
   } else {
     const bool fits = p.cache_bytes == all && all <= room;
-    const bool host_holds = model.expert_bytes() <= less(available, kHostReserve);
+    const bool host_holds = host_holds_experts(model, available);
     p.residency = fits ? Residency::full : host_holds ? Residency::device : Residency::host;
     why = fmt::format("; chosen with {} MiB free on the GPU besides weights and state", free >> 20);
     if (!fits) why += fmt::format(", {} MiB available in host memory", available >> 20);

@@ -9,6 +9,13 @@
 
 namespace redlite::gpu {
 
+/// Of device memory, for graphs and what the driver takes for itself.
+inline constexpr uint64_t kDeviceReserve = uint64_t{512} << 20;
+
+/// Whether `available` bytes of host memory hold all experts, with a reserve for the process and its
+/// neighbours.
+bool host_holds_experts(const model::Model& model, uint64_t available);
+
 /// Where the routed experts are to live, as far as somebody wants to say.
 struct ExpertChoice {
   std::optional<Residency> residency = {};

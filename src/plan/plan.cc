@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "bench/measure.h"
 #include "bench/traffic.h"
 #include "cpu/kernels.h"
 #include "cpu/thread_pool.h"
@@ -13,15 +12,15 @@
 #include "experts/cache.h"
 #include "experts/layout.h"
 #include "machine/memory_bandwidth.h"
+#include "plan/measure.h"
 #include "plan/probe.h"
+#include "plan/reuse.h"
 
 namespace redlite::plan {
 namespace {
 
 /// What ExpertCache::auto_size() leaves for others.
 constexpr uint64_t kReserve = 512 * kMiB;
-/// Models up to this size are simply run at each choice.
-constexpr uint64_t kSmall = 1024 * kMiB;
 
 cpu::CpuOptions cpu_options(const Options& options, const Choice& choice) {
   cpu::CpuOptions cpu;
@@ -46,52 +45,22 @@ Choice choice_of(const model::Model& model, const Options& options, std::optiona
   return choice;
 }
 
-/// Of a cache's reads: an expert's largest matrix, which is read in pieces of 256 KiB.
-size_t read_size(const model::Model& model) {
-  uint64_t largest = 0;
-  for (const model::ExpertLayer& layer : model.experts()) {
-    for (const model::ExpertTensor* tensor : {&layer.gate, &layer.up, &layer.down})
-      largest = std::max(largest, tensor->expert_bytes);
-  }
-  return std::min(experts::align_up(largest), uint64_t{256} << 10);
-}
-
-class Quiet final : public bench::Watcher {
- public:
-  void begin(const std::string&, uint64_t) override {}
-  void reach(double) override {}
-  void end() override {}
-};
-
 /// Runs a choice as the benchmark does.
-void measure(const model::Model& model, const Options& options, Choice& choice) {
-  constexpr int kRepetitions = 5, kDecode = 64;
-  const std::vector<bench::Test> tests = {{bench::TestKind::Prefill, options.prompt, 0},
-                                          {bench::TestKind::Decode, kDecode, 0}};
+void measure_choice(const model::Model& model, const Options& options, Choice& choice) {
+  const Length length{options.prompt};
   Options run = options;
-  run.context = static_cast<int>(bench::Bench::tokens_needed(tests, kRepetitions));
+  run.context = length.context();
   cpu::CpuRunner runner(model, cpu_options(run, choice));
-  const bench::Traffic traffic(model, options.kv == cpu::KvType::F16 ? 2 : 4);
-  bench::Subject subject{runner, model.config().n_vocab, traffic};
-  subject.counters = [&] {
+  const Speeds speeds = measure(model, runner, options.kv == cpu::KvType::F16 ? 2 : 4, length, [&] {
     const experts::CacheStats s = runner.cache_stats();
     bench::Counters counters;
     counters.hits = s.hits;
     counters.selections = s.hits + s.misses + s.prefetch_late;
     return counters;
-  };
-  Quiet quiet;
-  bench::Bench bench(kRepetitions, nullptr, quiet);
-  for (const bench::Measurement& m : bench.run(subject, tests)) {
-    const double rate = m.test.tokens / bench::median(m.seconds);
-    if (m.test.kind == bench::TestKind::Prefill) {
-      choice.prefill_tok_s = rate;
-    } else {
-      choice.decode_tok_s = rate;
-      choice.hit_rate = static_cast<double>(m.counters.hits) /
-                        static_cast<double>(std::max<uint64_t>(m.counters.selections, 1));
-    }
-  }
+  });
+  choice.prefill_tok_s = speeds.prefill_tok_s;
+  choice.decode_tok_s = speeds.decode_tok_s;
+  choice.hit_rate = speeds.hit_rate;
 }
 
 /// What follows for a choice from a probe.
@@ -110,7 +79,7 @@ void predict(const model::Model& model, const Options& options, const Probe& pro
   choice.decode_tok_s = 1 / (probe.token_seconds + reads * probe.stall_per_miss_second);
 
   const int n = options.prompt;
-  const double distinct = probe.distinct(n, c.n_experts_used) * layers;
+  const double distinct = distinct_of(probe.spread, n, c.n_experts_used) * layers;
   const double computed = n * probe.prompt_token_seconds + distinct * probe.expert_seconds +
                           n * layers * c.n_experts_used * probe.expert_token_seconds;
   const double read = (1 - part) * distinct * expert / probe.miss_bytes_per_second;
@@ -136,22 +105,24 @@ std::vector<Choice> choices_for(const model::Model& model, const Options& option
   return choices;
 }
 
-Plan make_plan(const model::Model& model, const Options& options,
-               const std::function<void(const std::string&, double)>& progress) {
+void check(const model::Model& model, const Options& options) {
   const int most = model.config().context_length;
   if (options.context > most) fail("--context {}: the model's is {}", options.context, most);
   if (options.prompt > options.context)
     fail("--prompt {} does not fit into a context of {}", options.prompt, options.context);
+}
+
+Plan make_plan(const model::Model& model, const Options& options, const Report& report) {
   Plan plan;
   plan.threads = options.threads > 0 ? options.threads : cpu::available_threads();
   plan.kernels = cpu::best_kernels().name;
   plan.available = available_memory();
   plan.kv_per_position = bench::Traffic(model, options.kv == cpu::KvType::F16 ? 2 : 4).kv_per_position();
   plan.choices = choices_for(model, options, plan.available);
-  progress("memory", 0);
+  report("memory", 0);
   plan.memory_bandwidth = machine::memory_bandwidth(plan.threads, 6, 512 * kMiB);
-  progress("disk", 0);
-  plan.disk_block = read_size(model);
+  report("disk", 0);
+  plan.disk_block = experts::read_size(model);
   const File& file = model.file().shards()[model.experts().front().gate.shard].file();
   plan.disk = machine::random_read_speed(file.path(), plan.disk_block, 32, /*seconds=*/0.5);
 
@@ -160,8 +131,8 @@ Plan make_plan(const model::Model& model, const Options& options,
   plan.measured = model.dense_bytes() + model.expert_bytes() <= kSmall && plan.choices.front().fits;
   if (plan.measured) {
     for (size_t i = 0; i < plan.choices.size(); ++i) {
-      progress("running the model", static_cast<double>(i) / static_cast<double>(plan.choices.size()));
-      measure(model, options, plan.choices[i]);
+      report("running the model", static_cast<double>(i) / static_cast<double>(plan.choices.size()));
+      measure_choice(model, options, plan.choices[i]);
     }
   } else {
     // What eight tokens use fits into a quarter, unless the model has few experts.
@@ -176,7 +147,7 @@ Plan make_plan(const model::Model& model, const Options& options,
     cpu.cache.io = experts::IoMode::Direct;
     const Probe result =
         probe(model, cpu, std::min({wanted, largest, experts::ExpertCache::full_bytes(model)}),
-              plan.disk.bytes_per_second, [&](double part) { progress("running the model", part); });
+              plan.disk.bytes_per_second, [&](double part) { report("running the model", part); });
     for (Choice& choice : plan.choices)
       if (choice.fits) predict(model, options, result, plan.disk.bytes_per_second, choice);
   }

@@ -45,10 +45,18 @@ struct Plan {
   std::optional<size_t> recommendation;  ///< nullopt: nothing fits
 };
 
-/// Looks at the machine and runs the model for some seconds. `progress` is told what goes on and how much of
-/// it is done, in parts of 1. Throws Error when the model cannot be run at all.
-Plan make_plan(const model::Model& model, const Options& options,
-               const std::function<void(const std::string& what, double part)>& progress);
+/// Told what goes on and how much of it is done, in parts of 1.
+using Report = std::function<void(const std::string& what, double part)>;
+
+/// Models up to this size are simply run at each choice.
+inline constexpr uint64_t kSmall = uint64_t{1} << 30;
+
+/// Throws Error when the options ask for more context than the model has, or for a prompt beyond it.
+void check(const model::Model& model, const Options& options);
+
+/// Looks at the machine and runs the model for some seconds. Throws Error when the model cannot be run at
+/// all.
+Plan make_plan(const model::Model& model, const Options& options, const Report& report);
 
 /// The sizes that a plan considers and the memory of each, without running anything.
 std::vector<Choice> choices_for(const model::Model& model, const Options& options, uint64_t available);

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
-#include <set>
 
 #include "base/error.h"
 #include "bench/workload.h"
 #include "engine/sampler.h"
+#include "plan/reuse.h"
 
 namespace redlite::plan {
 namespace {
@@ -41,64 +40,7 @@ struct Moment {
   }
 };
 
-/// Which experts were used, [layer] for one pass after another.
-using Uses = std::vector<std::vector<std::vector<int>>>;  ///< [layer][token][i]
-
-size_t distinct_uses(const Uses& uses, size_t layer, size_t first_token) {
-  std::set<int> experts;
-  for (size_t t = first_token; t < uses[layer].size(); ++t)
-    experts.insert(uses[layer][t].begin(), uses[layer][t].end());
-  return experts.size();
-}
-
-/// The part of selections, from token `first` on, that a cache of i experts a layer would miss, for each i.
-std::vector<double> miss_curve(const Uses& uses, size_t first, int n_experts) {
-  const auto n = static_cast<size_t>(n_experts);
-  std::vector<double> reused(n + 1, 0);  // [d]: selections with d other experts since the last use
-  double total = 0, seen = 0;
-  for (const auto& tokens : uses) {
-    std::vector<int> recent;  // the last used first
-    for (size_t t = 0; t < tokens.size(); ++t) {
-      for (const int expert : tokens[t]) {
-        const auto at = std::ranges::find(recent, expert);
-        if (t >= first) {
-          total += 1;
-          if (at != recent.end()) reused[static_cast<size_t>(at - recent.begin())] += 1;
-        }
-        if (at != recent.end()) recent.erase(at);
-        recent.insert(recent.begin(), expert);
-      }
-    }
-    seen += static_cast<double>(recent.size());
-  }
-  std::vector<double> misses(n + 1, 1);
-  const auto known = static_cast<size_t>(seen / static_cast<double>(uses.size()));
-  double hits = 0;
-  for (size_t i = 1; i <= n; ++i) {
-    hits += reused[i - 1];
-    misses[i] = 1 - hits / std::max(total, 1.0);
-  }
-  for (size_t i = known; i <= n; ++i)
-    misses[i] =
-        misses[known] * static_cast<double>(n - i) / static_cast<double>(std::max<size_t>(n - known, 1));
-  return misses;
-}
-
-/// As if evenly: how many experts would give `distinct` different ones for n tokens of k.
-double spread_of(double distinct, int n, int k, int n_experts) {
-  double low = k, high = n_experts;
-  for (int i = 0; i < 60; ++i) {
-    const double e = (low + high) / 2;
-    (e * (1 - std::pow(1 - k / e, n)) < distinct ? low : high) = e;
-  }
-  return (low + high) / 2;
-}
-
 }  // namespace
-
-double Probe::distinct(int n, int n_used) const {
-  return spread <= n_used ? n_used : spread * (1 - std::pow(1 - n_used / spread, n));
-}
 
 int probe_context() {
   return 1 + kPrompt + kText + kSame;
@@ -110,14 +52,8 @@ Probe probe(const model::Model& model, cpu::CpuOptions options, uint64_t cache_b
   options.context = probe_context();
   options.cache.size = {experts::CacheSize::Kind::Bounded, cache_bytes};
   cpu::CpuRunner runner(model, options);
-  Uses uses(static_cast<size_t>(c.n_layers));
-  runner.set_tap([&](model::Stage stage, int layer, int /*first*/, int width, std::span<const float> values) {
-    if (stage != model::Stage::ExpertIds) return;
-    auto& tokens = uses[static_cast<size_t>(layer)];
-    for (size_t at = 0; at < values.size(); at += static_cast<size_t>(width))
-      tokens.emplace_back(values.begin() + static_cast<ptrdiff_t>(at),
-                          values.begin() + static_cast<ptrdiff_t>(at) + width);
-  });
+  const UseRecorder recorder(runner, c.n_layers);
+  const Uses& uses = recorder.uses();
   const auto layers = static_cast<double>(c.n_layers);
   const auto done = [&](double part) {
     if (progress) progress(part);
@@ -134,8 +70,7 @@ Probe probe(const model::Model& model, cpu::CpuOptions options, uint64_t cache_b
   std::span<const float> logits = runner.forward(prompt, LogitsFor::Last);
   const Moment random = Moment(runner) - start;
   done(0.5);
-  double distinct = 0;
-  for (size_t l = 0; l < uses.size(); ++l) distinct += static_cast<double>(distinct_uses(uses, l, 1));
+  const double distinct = layers * distinct_uses(uses, 1, recorder.tokens());
   out.spread = spread_of(distinct / layers, kPrompt, c.n_experts_used, c.n_experts);
 
   // A text at temperature 1, for greedy text may run in a circle.
@@ -153,7 +88,7 @@ Probe probe(const model::Model& model, cpu::CpuOptions options, uint64_t cache_b
   }
   const Moment text = Moment(runner) - start;
   done(0.8);
-  const size_t n_seen = uses[0].size();
+  const size_t n_seen = recorder.tokens();
   out.misses = miss_curve(uses, n_seen - kText / 2, c.n_experts);
   if (text.bytes_read > 0)
     out.stall_per_miss_second = std::min(1.0, text.stall / (text.bytes_read / disk_bytes_per_second));
@@ -174,14 +109,13 @@ Probe probe(const model::Model& model, cpu::CpuOptions options, uint64_t cache_b
   done(0.85);
 
   // One token over and over: a prompt's dense work, with few experts of many tokens.
-  const size_t before = uses[0].size();
+  const size_t before = recorder.tokens();
   const std::vector<Token> same(kSame, last.back());
   start = Moment(runner);
   runner.forward(same, LogitsFor::Last);
   const Moment repeated = Moment(runner) - start;
   done(1);
-  double shared = 0;
-  for (size_t l = 0; l < uses.size(); ++l) shared += static_cast<double>(distinct_uses(uses, l, before));
+  const double shared = layers * distinct_uses(uses, before, recorder.tokens());
   out.prompt_token_seconds = (repeated.time - repeated.experts) / kSame;
   // Two runs, two unknowns: seconds = experts used * a + selections * b.
   const double selections = layers * c.n_experts_used;

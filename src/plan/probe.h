@@ -24,9 +24,6 @@ struct Probe {
   /// [i]: part of the selections that a cache of i experts a layer misses, least recently used given away
   /// first; beyond what the run has seen a straight line to none.
   std::vector<double> misses;
-
-  /// Experts of a layer that n random tokens use together.
-  double distinct(int n, int n_used) const;
 };
 
 /// Runs a model whose experts need not fit into memory: a random prompt, some tokens of text, the last of

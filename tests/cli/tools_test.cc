@@ -94,6 +94,20 @@ TEST(PlanCommand, WordsForTheShellAreQuoted) {
   EXPECT_EQ(shell(home, "echo Hello. | " + plan["recommended"].get<std::string>() + " -n 2").status, 0);
 }
 
+// That the code of GPUs runs; its speeds mean nothing on the emulator.
+TEST(PlanCommand, LooksAtAGpuToo) {
+  const TemporaryFolder home;
+  const std::string model = "'" + (home / "tiny.gguf") + "'";
+  ASSERT_EQ(redlite_command(home, "synth --preset tiny " + model).status, 0);
+  const json plan = json_of(home, "plan --json --backend emulator --context 64 --prompt 2 " + model);
+  EXPECT_FALSE(plan.contains("choices")) << "the CPU was not asked about";
+  const json& gpu = plan["gpu"];
+  EXPECT_EQ(gpu["how"], "measured");
+  EXPECT_EQ(gpu["choices"][0]["residency"], "full");
+  for (const json& choice : gpu["choices"]) EXPECT_GT(choice["decode_tok_s"].get<double>(), 0);
+  EXPECT_THAT(plan["recommended"].get<std::string>(), HasSubstr("--backend emulator --residency "));
+}
+
 TEST(PlanCommand, WhatDoesNotFitIsSaid) {
   const TemporaryFolder home;
   EXPECT_THAT(redlite_command(home, "plan --context 5000 " + kModel).err,
