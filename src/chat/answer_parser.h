@@ -47,8 +47,9 @@ struct Delta {
 class AnswerParser {
  public:
   /// `tools` as in Conversation: an array or null. Only names and parameters' schemas are used; odd ones are
-  /// taken for unknown.
-  AnswerParser(ToolFormat format, Reasoning reasoning, const nlohmann::ordered_json& tools);
+  /// taken for unknown. `text_or_calls`: an answer with text has no calls, whatever stands in the text.
+  AnswerParser(ToolFormat format, Reasoning reasoning, const nlohmann::ordered_json& tools,
+               bool text_or_calls = false);
   ~AnswerParser();
   AnswerParser(AnswerParser&&) noexcept;
   AnswerParser& operator=(AnswerParser&&) noexcept;

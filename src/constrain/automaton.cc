@@ -32,13 +32,27 @@ std::span<const Automaton::Place> Automaton::places(Config config) const {
 Automaton::Config Automaton::compute_next(Config config, uint8_t byte) {
   const size_t n = places(config).size();
   work_ += n;
+  uint8_t first = 0, last = 255;  // the bytes around this one that lead to the same
+  const auto narrow = [&](uint8_t low, uint8_t high) {
+    first = std::max(first, low);
+    last = std::min(last, high);
+  };
   for (size_t i = 0; i < n; ++i) {
     const Place place = places(config)[i];
     const Node& node = grammar_->node(place.node);
     if (node.kind == Node::Kind::Bytes) {
-      if (byte >= node.low && byte <= node.high) close(node.next, place.frame);
+      if (byte < node.low) {
+        narrow(0, node.low - 1);
+      } else if (byte > node.high) {
+        narrow(node.high + 1, 255);
+      } else {
+        narrow(node.low, node.high);
+        close(node.next, place.frame);
+      }
       continue;
     }
+    const auto [low, high] = StringAutomaton::alike(place.state, byte);
+    narrow(low, high);
     const uint8_t state = StringAutomaton::step(place.state, byte);
     if (state == StringAutomaton::kDead) continue;
     if (state == StringAutomaton::kEnd) {
@@ -56,7 +70,8 @@ Automaton::Config Automaton::compute_next(Config config, uint8_t byte) {
     closure_.places.push_back(moved);
   }
   const Config out = intern_closure();
-  steps_[static_cast<size_t>(config)][byte] = out;
+  Config* const steps = steps_[static_cast<size_t>(config)].get();
+  std::fill(steps + first, steps + last + 1, out);
   return out;
 }
 

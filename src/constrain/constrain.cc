@@ -190,6 +190,27 @@ class ToolWriter {
   const bool strict_;
 };
 
+constexpr std::string_view kSchema = "schema";
+
+/// Errors of body() with kSchema in front.
+template <typename Body>
+auto naming_schema(Body body) {
+  try {
+    return body();
+  } catch (const Error& e) {
+    const std::string_view message = e.what();
+    if (message.starts_with(kSchema)) throw;
+    fail("{}: {}", kSchema, message);
+  }
+}
+
+NodeId value_of(GrammarBuilder& b, const ordered_json& schema, NodeId next) {
+  WholeSchema whole(b, schema, std::string(kSchema));
+  const NodeId value = whole.write({.next = next});
+  whole.finish();
+  return value;
+}
+
 }  // namespace
 
 std::shared_ptr<const Grammar> json_object(chat::Reasoning reasoning) {
@@ -200,19 +221,12 @@ std::shared_ptr<const Grammar> json_object(chat::Reasoning reasoning) {
 }
 
 std::shared_ptr<const Grammar> json_schema(const ordered_json& schema, chat::Reasoning reasoning) {
-  constexpr std::string_view kWhere = "schema";
-  try {
-    GrammarBuilder b;
-    WholeSchema whole(b, schema, std::string(kWhere));
-    const NodeId value = whole.write({.next = b.finish_rule()});
-    whole.finish();
+  GrammarBuilder b;
+  return naming_schema([&] {
+    const NodeId value = value_of(b, schema, b.finish_rule());
     const NodeId start = after_reasoning(b, reasoning, value);
-    return complete(std::move(b), start, kWhere);
-  } catch (const Error& e) {
-    const std::string_view message = e.what();
-    if (message.starts_with(kWhere)) throw;
-    fail("{}: {}", kWhere, message);
-  }
+    return complete(std::move(b), start, kSchema);
+  });
 }
 
 std::shared_ptr<const Grammar> tool_calls(const ordered_json& tools, const ToolRules& rules,
@@ -228,9 +242,13 @@ std::shared_ptr<const Grammar> tool_calls(const ordered_json& tools, const ToolR
   for (const Tool& tool : all) bodies.push_back(writer.body(tool, after));
   const NodeId body = b.any_of(bodies);
   const NodeId call = b.literal(chat::kToolCallBegin, body);
-  const NodeId free = rules.required ? b.never() : b.until_or_stop(chat::kToolCallBegin, body, end);
-  b.set(after, !rules.parallel ? end : rules.required ? b.either(end, b.literal("\n", call)) : free);
-  const NodeId start = after_reasoning(b, reasoning, rules.required ? call : free);
+  const bool only_calls = rules.required || rules.text;
+  const NodeId free = only_calls ? b.never() : b.until_or_stop(chat::kToolCallBegin, body, end);
+  b.set(after, !rules.parallel ? end : only_calls ? b.either(end, b.literal("\n", call)) : free);
+  NodeId answer = only_calls ? call : free;
+  if (!rules.required && rules.text)
+    answer = b.either(call, naming_schema([&] { return value_of(b, *rules.text, end); }));
+  const NodeId start = after_reasoning(b, reasoning, answer);
   return complete(std::move(b), start, "tools");
 }
 

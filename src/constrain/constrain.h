@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -41,6 +42,9 @@ struct ToolRules {
   std::string name = {};
   /// A tool whose schema json_schema() would refuse is an Error; otherwise its arguments may be any.
   bool strict = false;
+  /// An answer without calls is JSON that this schema allows, and one with calls has nothing beside them. Not
+  /// if calls are required. Throws as json_schema() does.
+  std::optional<nlohmann::ordered_json> text = {};
 };
 
 /// Calls of tools in the model's format (not None). `tools` as in chat::Conversation. Throws Error for tools

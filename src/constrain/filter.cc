@@ -17,6 +17,8 @@ constexpr size_t kMaxMasks = 192;
 /// What one mask may take, in places looked at: about a tenth of a second. Ordinary grammars take a
 /// hundredth.
 constexpr uint64_t kMaxWork = 2'000'000;
+/// Most configurations that are looked at to see whether all texts of a kind can follow.
+constexpr int kMaxLooks = 800;
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
@@ -37,13 +39,15 @@ class Filter final : public engine::TokenFilter {
  private:
   const TokenSet& mask();
   bool fill(TokenSet& out);
-  bool walk(size_t begin, size_t end, Automaton::Config config, TokenSet& out);
+  bool walk(const TokenTree& tree, size_t begin, size_t end, Automaton::Config config, TokenSet& out);
+  bool walk_all(Automaton::Config config, TokenSet& out);
+  bool all_follow(const PlainText& kind, uint8_t state, Automaton::Config config, int bytes);
   bool walk_string(const Automaton::Place& place, TokenSet& out);
-  void add_tokens_at(size_t node, TokenSet& out) const;
   bool out_of_budget() const { return automaton_.work() > work_limit_ || automaton_.overflown(); }
   void restart() {
     config_ = automaton_.restart(config_);
     masks_.clear();
+    follows_.clear();
   }
 
   std::shared_ptr<const Vocabulary> vocabulary_;
@@ -51,22 +55,24 @@ class Filter final : public engine::TokenFilter {
   Automaton::Config config_;
   std::unordered_map<Automaton::Config, TokenSet> masks_;
   std::vector<Automaton::Config> path_;  ///< configurations behind the nodes above, by depth
+  /// By kind of text, its state and the configuration: how many bytes of it can follow, whatever they are.
+  std::unordered_map<uint64_t, int> follows_;
+  int looks_ = 0;
   uint64_t work_limit_ = 0;
 };
 
-void Filter::add_tokens_at(size_t node, TokenSet& out) const {
-  for (uint32_t t = vocabulary_->first_token(node); t < vocabulary_->first_token(node + 1); ++t)
-    out.add(vocabulary_->tokens()[t]);
+void add_tokens_at(const TokenTree& tree, size_t node, TokenSet& out) {
+  for (uint32_t t = tree.nodes[node].first_token; t < tree.nodes[node + 1].first_token; ++t)
+    out.add(tree.tokens[t]);
 }
 
 /// Adds the tokens of the tree's nodes begin..end that can follow; `config` is where the node above them
 /// leads.
-bool Filter::walk(size_t begin, size_t end, Automaton::Config config, TokenSet& out) {
+bool Filter::walk(const TokenTree& tree, size_t begin, size_t end, Automaton::Config config, TokenSet& out) {
   if (begin == end) return true;
-  const std::vector<Vocabulary::TreeNode>& tree = vocabulary_->tree();
-  path_[tree[begin].depth - 1u] = config;
+  path_[tree.nodes[begin].depth - 1u] = config;
   for (size_t i = begin; i < end;) {
-    const Vocabulary::TreeNode& node = tree[i];
+    const TokenTree::Node& node = tree.nodes[i];
     const Automaton::Config next = automaton_.next(path_[node.depth - 1u], node.byte);
     if (next == Automaton::kDead) {
       i = node.end;
@@ -74,9 +80,56 @@ bool Filter::walk(size_t begin, size_t end, Automaton::Config config, TokenSet& 
     }
     if (out_of_budget()) return false;
     path_[node.depth] = next;
-    add_tokens_at(i, out);
+    add_tokens_at(tree, i, out);
     ++i;
   }
+  return true;
+}
+
+/// The same for all tokens. Most of them need not be looked at where all plain text of some kinds can follow.
+bool Filter::walk_all(Automaton::Config config, TokenSet& out) {
+  const std::vector<Vocabulary::Part>& parts = vocabulary_->parts();
+  std::vector<const Vocabulary::Part*> left;
+  looks_ = 0;
+  for (const Vocabulary::Part& part : parts) {
+    // What is found to go on for longer serves the next tokens' masks, too.
+    if (part.kind != nullptr && (all_follow(*part.kind, 0, config, 2 * part.max_bytes) ||
+                                 all_follow(*part.kind, 0, config, part.max_bytes))) {
+      out.add(part.all);
+    } else {
+      left.push_back(&part);
+    }
+  }
+  for (size_t byte = 0; byte < 256; ++byte) {
+    if (automaton_.next(config, static_cast<uint8_t>(byte)) == Automaton::kDead) continue;
+    for (const Vocabulary::Part* part : left)
+      if (!walk(part->tree, part->roots[byte], part->roots[byte + 1], config, out)) return false;
+  }
+  return true;
+}
+
+/// Whether so many bytes of a text of a kind, in its state, can follow, whatever they are. No may mean that
+/// it would take too long to find out.
+bool Filter::all_follow(const PlainText& kind, uint8_t state, Automaton::Config config, int bytes) {
+  const uint64_t key = (uint64_t{static_cast<uint32_t>(config)} << 8 | state) * PlainText::kKinds +
+                       static_cast<uint64_t>(&kind - PlainText::kinds().data());
+  if (const auto known = follows_.find(key); known != follows_.end() && known->second >= bytes) return true;
+  if (++looks_ > kMaxLooks) return false;
+  Automaton::Config last = Automaton::kDead;
+  uint8_t last_state = PlainText::kDead;
+  for (unsigned b = 0; b < 256; ++b) {
+    const auto byte = static_cast<uint8_t>(b);
+    const uint8_t next_state = kind.step(state, byte);
+    if (next_state == PlainText::kDead) continue;
+    const Automaton::Config next = automaton_.next(config, byte);
+    if (next == Automaton::kDead || out_of_budget()) return false;
+    if (bytes == 1 || (next == last && next_state == last_state)) continue;
+    if (!all_follow(kind, next_state, next, bytes - 1)) return false;
+    last = next;
+    last_state = next_state;
+  }
+  int& known = follows_[key];
+  known = std::max(known, bytes);
   return true;
 }
 
@@ -100,8 +153,9 @@ bool Filter::walk_string(const Automaton::Place& place, TokenSet& out) {
   const Automaton::Config behind = automaton_.after_string(place);
   for (const Vocabulary::InString::End& end : table.ends) {
     if (place.characters + end.characters < node.min || end.characters > room) continue;
-    add_tokens_at(end.node, out);
-    if (!walk(end.node + 1, vocabulary_->tree()[end.node].end, behind, out)) return false;
+    const TokenTree& tree = vocabulary_->tree();
+    add_tokens_at(tree, end.node, out);
+    if (!walk(tree, end.node + 1, tree.nodes[end.node].end, behind, out)) return false;
   }
   return true;
 }
@@ -119,7 +173,7 @@ bool Filter::fill(TokenSet& out) {
   if (!others.empty()) {
     const Automaton::Config rest =
         strings.empty() ? config_ : automaton_.subset(others, automaton_.may_end(config_));
-    if (!walk(0, vocabulary_->tree().size() - 1, rest, out)) return false;
+    if (!walk_all(rest, out)) return false;
   }
   if (automaton_.may_end(config_))
     for (const uint32_t token : vocabulary_->ends()) out.add(token);

@@ -81,4 +81,12 @@ const StringAutomaton::Table& StringAutomaton::table() {
   return kTable;
 }
 
+std::pair<uint8_t, uint8_t> StringAutomaton::alike(uint8_t state, uint8_t byte) {
+  const auto& row = table()[state];
+  size_t first = byte, last = byte;
+  while (first > 0 && row[first - 1] == row[byte]) --first;
+  while (last < 255 && row[last + 1] == row[byte]) ++last;
+  return {static_cast<uint8_t>(first), static_cast<uint8_t>(last)};
+}
+
 }  // namespace redlite::constrain

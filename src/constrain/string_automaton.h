@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 namespace redlite::constrain {
 
@@ -16,6 +17,9 @@ class StringAutomaton {
 
   /// The next state, kDead or kEnd.
   static uint8_t step(uint8_t state, uint8_t byte) { return table()[state][byte]; }
+
+  /// The bytes around `byte` that all lead to where it does.
+  static std::pair<uint8_t, uint8_t> alike(uint8_t state, uint8_t byte);
 
   /// The state behind the first byte of a character that is written as UTF-8; kDead for one that starts none.
   static uint8_t after_first_byte(uint8_t byte) { return step(kStart, byte); }

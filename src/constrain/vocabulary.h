@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "constrain/constrain.h"
+#include "constrain/plain_text.h"
 #include "constrain/string_automaton.h"
 
 namespace redlite::constrain {
@@ -26,17 +27,25 @@ class TokenSet {
   std::vector<uint64_t> words_;
 };
 
-/// The tokens' bytes as a tree, in depth-first order, and what each of them does inside a JSON string.
-class Vocabulary {
- public:
-  explicit Vocabulary(const tokenizer::Tokenizer& tokenizer);
-
-  struct TreeNode {
+/// Tokens by their bytes, as a tree in depth-first order.
+struct TokenTree {
+  struct Node {
     uint32_t end;          ///< behind the last node below this one
-    uint32_t first_token;  ///< in tokens_at(): those whose bytes end here; the next node's follow
+    uint32_t first_token;  ///< in `tokens`: those whose bytes end here; the next node's follow
     uint16_t depth;        ///< from 1 on
     uint8_t byte;
   };
+  std::vector<Node> nodes;  ///< one more at the end
+  std::vector<uint32_t> tokens;
+
+  size_t size() const { return nodes.size() - 1; }
+};
+
+/// The tokens as a tree of their bytes, what each of them does inside a JSON string, and which are plain
+/// text.
+class Vocabulary {
+ public:
+  explicit Vocabulary(const tokenizer::Tokenizer& tokenizer);
 
   /// What tokens do when a JSON string is in one state of StringAutomaton.
   struct InString {
@@ -52,11 +61,21 @@ class Vocabulary {
     size_t max_characters() const { return begin_with.size() - 2; }
   };
 
+  /// Tokens that are plain text of one kind and no longer than so many bytes; or all others.
+  struct Part {
+    const PlainText* kind = nullptr;  ///< or others
+    int max_bytes = 0;
+    TokenSet all;
+    TokenTree tree;
+    std::array<uint32_t, 257> roots;  ///< of the tree, by first byte; roots[b + 1] lies behind those of b
+  };
+  /// Lengths at which the kinds' parts are divided.
+  static constexpr std::array<int, 2> kPartBytes = {8, 16};
+
   size_t size() const { return size_; }
-  const std::vector<TreeNode>& tree() const { return tree_; }
-  uint32_t first_token(size_t node) const { return tree_[node].first_token; }
-  /// Tokens in the order of the tree; TreeNode::first_token indexes it.
-  const std::vector<uint32_t>& tokens() const { return tokens_; }
+  const TokenTree& tree() const { return tree_; }
+  /// Every token is in one of them. Those of a kind follow each other, the shortest tokens first.
+  const std::vector<Part>& parts() const { return parts_; }
   size_t max_depth() const { return max_depth_; }
   const InString& in_string(uint8_t state) const { return in_string_[state]; }
   /// The tokens that end an answer.
@@ -68,15 +87,16 @@ class Vocabulary {
   }
 
  private:
-  void build_tree();
+  TokenTree make_tree(std::vector<uint32_t> tokens) const;
+  void make_parts();
   InString walk_string(uint8_t state) const;
 
   size_t size_ = 0;
   std::string bytes_;
   std::vector<size_t> bytes_begin_;
   std::vector<uint32_t> ends_;
-  std::vector<TreeNode> tree_;  ///< one more at the end
-  std::vector<uint32_t> tokens_;
+  TokenTree tree_;
+  std::vector<Part> parts_;
   size_t max_depth_ = 0;
   std::array<InString, StringAutomaton::kStates> in_string_;
 };

@@ -6,7 +6,7 @@ AnswerDelivery::AnswerDelivery(const Task& task, chat::ToolFormat format, chat::
                                const tokenizer::Tokenizer& tokenizer, AnswerSink& sink)
     : task_(task), tokenizer_(tokenizer), sink_(sink) {
   if (const chat::Conversation* conversation = task.conversation())
-    parser_.emplace(format, reasoning, conversation->tools);
+    parser_.emplace(format, reasoning, conversation->tools, /*text_or_calls=*/task.format != TextFormat::Any);
 }
 
 void AnswerDelivery::piece(const session::Piece& piece) {

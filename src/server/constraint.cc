@@ -6,13 +6,16 @@ namespace {
 using GrammarPointer = std::shared_ptr<const constrain::Grammar>;
 
 GrammarPointer tool_grammar(const Task& task, chat::ToolFormat format, chat::Reasoning reasoning) {
-  const constrain::ToolRules rules{.required = task.tool_use != ToolUse::Auto,
-                                   .parallel = task.parallel_tool_calls,
-                                   .name = task.tool_name};
+  constrain::ToolRules rules{.required = task.tool_use != ToolUse::Auto,
+                             .parallel = task.parallel_tool_calls,
+                             .name = task.tool_name};
+  if (task.format != TextFormat::Any && !rules.required)
+    rules.text = task.format == TextFormat::JsonObject ? Json{{"type", "object"}} : task.schema;
   try {
     return constrain::tool_calls(task.conversation()->tools, rules, format, reasoning);
   } catch (const Error& e) {
     if (rules.required) throw ApiError(400, e.what(), "tools");
+    if (rules.text) throw ApiError(400, e.what(), "response_format");
     return nullptr;
   }
 }
@@ -22,16 +25,10 @@ GrammarPointer tool_grammar(const Task& task, chat::ToolFormat format, chat::Rea
 std::shared_ptr<const constrain::Grammar> Constraints::grammar(const Task& task, chat::ToolFormat format,
                                                                chat::Reasoning reasoning) const {
   if (task.has_tools()) {
-    if (task.format != TextFormat::Any && task.tool_use == ToolUse::Auto)
-      throw ApiError(400,
-                     "response_format: an answer cannot be kept to a format while it may call tools: set "
-                     "tool_choice to none or required",
-                     "response_format");
     if (format != chat::ToolFormat::None) return tool_grammar(task, format, reasoning);
     if (task.tool_use != ToolUse::Auto)
       throw ApiError(400, "tool_choice: the model's chat template does not show how it calls tools",
                      "tool_choice");
-    return nullptr;
   }
   try {
     if (task.format == TextFormat::JsonObject) return constrain::json_object(reasoning);

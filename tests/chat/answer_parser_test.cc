@@ -161,6 +161,21 @@ TEST(AnswerParser, TakesWhatOnlyLooksLikeACallForText) {
   }
 }
 
+TEST(AnswerParser, TakesTextOrCallsWhereToldSo) {
+  const std::string call = "<tool_call>\n{\"name\": \"write\", \"arguments\": {}}\n</tool_call>";
+  const auto parsed = [](const std::string& text) {
+    AnswerParser parser(ToolFormat::Json, Reasoning::Possible, tools(), /*text_or_calls=*/true);
+    Answer answer;
+    for (const char c : text)
+      for (const Delta& delta : parser.push(std::string_view(&c, 1))) answer.add(delta);
+    for (const Delta& delta : parser.finish()) answer.add(delta);
+    return answer;
+  };
+  EXPECT_EQ(parsed("{\"a\": \"" + call + "\"} \n"), (Answer{"", "{\"a\": \"" + call + "\"} \n", {}}));
+  const Call write{"write", "{}"};
+  EXPECT_EQ(parsed("<think>x</think>\n\n" + call + "\n" + call), (Answer{"x", "", {write, write}}));
+}
+
 TEST(AnswerParser, PassesOnArgumentsThatAreNoJson) {
   EXPECT_THAT(calls("<tool_call>{\"name\": \"write\", \"arguments\": {path: 'a', }}</tool_call>"),
               ElementsAre(Call{"write", "{path: 'a', }"}));

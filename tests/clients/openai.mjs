@@ -140,6 +140,25 @@ export function openaiTests(context) {
     await assert.rejects(chat({ response_format: odd }), (e) => e instanceof OpenAI.BadRequestError && /not/.test(e.message));
   });
 
+  test('openai: tools beside a schema: an answer is a call or JSON', async () => {
+    const format = { type: 'json_schema', json_schema: { name: 'tale', schema: tale, strict: true } };
+    const finished = new Set();
+    for (let seed = 0; seed < 40 && finished.size < 2; ++seed) {
+      const options = { tools, response_format: format, temperature: 1.5, seed, max_tokens: 200 };
+      const { message, finish_reason } = (await chat(options)).choices[0];
+      if (finish_reason === 'length') continue;
+      finished.add(finish_reason);
+      if (finish_reason === 'tool_calls') {
+        assert.equal(message.content, null);
+        for (const call of message.tool_calls) JSON.parse(call.function.arguments);
+      } else {
+        assert.equal(message.tool_calls, undefined);
+        checkTale(JSON.parse(message.content));
+      }
+    }
+    assert.deepEqual([...finished].sort(), ['stop', 'tool_calls']);
+  });
+
   test('openai: tools that must be called, whole and streamed', async () => {
     const options = { tools, tool_choice: 'required', max_tokens: 200, parallel_tool_calls: false };
     const whole = await chat(options);

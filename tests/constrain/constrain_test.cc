@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "constrain/automaton.h"
 #include "sampling.h"
 
 namespace redlite::constrain {
@@ -132,6 +133,71 @@ TEST(Filter, AgreesWithSingleBytes) {
       const model::Token next = left[random() % left.size()];
       if (vocabulary.tokenizer().is_end(next)) break;
       so_far.push_back(next);
+    }
+  }
+}
+
+/// Plain text of many kinds, lengths and cuts, in grammars that let through all of some kinds, nearly all, or
+/// only what is short.
+TEST(Filter, AgreesWithSingleBytesInPlainText) {
+  std::mt19937 random(5);
+  tokenizer::SmallVocabulary small;
+  std::set<std::string> pieces;
+  const std::vector<std::vector<std::string>> alphabets = {{"a", "b", "z"},
+                                                           {"a", "Q"},
+                                                           {"x", "7", "_"},
+                                                           {"a", "-", ".", " "},
+                                                           {"3", ",", "/"},
+                                                           {"\u00e9", "a", "\u4e2d"},
+                                                           {"\u2028", "\u2027", "\u202a"},
+                                                           {"\U0001F600", "-"},
+                                                           {"a", "\"", "\\n", "<", "\t"}};
+  while (pieces.size() < 2000) {
+    const std::vector<std::string>& alphabet = alphabets[random() % alphabets.size()];
+    std::string text = random() % 3 == 0 ? " " : "";
+    const size_t size = 1 + random() % 20;
+    while (text.size() < size) text += alphabet[random() % alphabet.size()];
+    if (random() % 4 == 0) text.resize(size);
+    if (text.size() > 1) pieces.insert(text);
+  }
+  for (const std::string& piece : pieces) small.add(TestVocabulary::spelled(piece), 1);
+  small.ids["eos"] = static_cast<uint32_t>(small.add("<|im_end|>", 3));
+  const tokenizer::Tokenizer tokenizer = small.make();
+  const auto vocabulary = make_vocabulary(tokenizer);
+  const auto n_tokens = static_cast<size_t>(tokenizer.size());
+
+  const auto string = [](const char* keywords) {
+    return json_schema(ordered_json::parse(fmt::format(R"({{"type": "string", {}}})", keywords)),
+                       Reasoning::None);
+  };
+  for (const auto& grammar :
+       {string(R"("pattern": "^.{0,60}$")"), string(R"("pattern": "^[a-z ]{3,40}$")"),
+        string(R"("pattern": "^[^0-9]+$", "maxLength": 50)"), string(R"("pattern": "^\\w+( \\w+){0,9}$")"),
+        string(R"("pattern": "ab|x7")"), string(R"("format": "email")"), json_object(Reasoning::Open)}) {
+    for (int round = 0; round < 6; ++round) {
+      const auto filter = make_filter(grammar, vocabulary);
+      Automaton automaton(grammar);
+      Automaton::Config config = automaton.start();
+      const auto after = [&](model::Token token) {
+        Automaton::Config at = config;
+        for (const char byte : tokenizer.piece(token))
+          if (at != Automaton::kDead) at = automaton.next(at, static_cast<uint8_t>(byte));
+        return at;
+      };
+      for (int n = 0; n < 25; ++n) {
+        const std::vector<model::Token> left = allowed(*filter, n_tokens);
+        std::vector<model::Token> expected;
+        for (model::Token token = 0; token < tokenizer.size(); ++token) {
+          const bool may = tokenizer.is_end(token) ? automaton.may_end(config)
+                                                   : !tokenizer.piece(token).empty() && after(token) >= 0;
+          if (may) expected.push_back(token);
+        }
+        ASSERT_EQ(left, expected);
+        const model::Token next = left[random() % left.size()];
+        if (tokenizer.is_end(next)) break;
+        filter->accept(next);
+        config = after(next);
+      }
     }
   }
 }

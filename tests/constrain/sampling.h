@@ -27,13 +27,14 @@ class TestVocabulary {
     return kVocabulary;
   }
 
- private:
+  /// As a vocabulary has it.
   static std::string spelled(std::string_view bytes) {
     std::string out;
     for (const char byte : bytes) out += tokenizer::byte_characters()[static_cast<uint8_t>(byte)];
     return out;
   }
 
+ private:
   static tokenizer::Tokenizer make() {
     tokenizer::SmallVocabulary out;
     std::set<std::string> pieces;

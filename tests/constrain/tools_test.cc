@@ -39,8 +39,9 @@ const ordered_json& schema_of(const std::string& name) {
   return kNone;
 }
 
-chat::Answer parse(ToolFormat format, Reasoning reasoning, const std::string& text) {
-  chat::AnswerParser parser(format, reasoning, tools());
+chat::Answer parse(ToolFormat format, Reasoning reasoning, const std::string& text,
+                   bool text_or_calls = false) {
+  chat::AnswerParser parser(format, reasoning, tools(), text_or_calls);
   chat::Answer out;
   // As in a server: what is no UTF-8 never reaches the parser.
   tokenizer::StreamDecoder decoder(TestVocabulary::get().tokenizer());
@@ -110,6 +111,38 @@ TEST_P(Tools, MayBeLeftAlone) {
   EXPECT_TRUE(accepts(grammar, "Let me see.\n\n" + call + "\n" + call));
   EXPECT_FALSE(accepts(grammar, "Let me see.\n\n<tool_call>"));
   EXPECT_FALSE(accepts(grammar, "<tool_call>\n{\"name\": \"other\""));
+}
+
+TEST_P(Tools, MayGiveWayToJson) {
+  const ordered_json schema = ordered_json::parse(
+      R"({"type": "object", "properties": {"note": {"type": "string"}}, "required": ["note"]})");
+  const auto grammar = tool_calls(tools(), {.required = false, .text = schema}, GetParam(), Reasoning::None);
+  std::mt19937 random(6);
+  int called = 0, written = 0;
+  for (int i = 0; i < 100; ++i) {
+    const Sample s = sample(grammar, random, 60, {"\n</parameter>\n"});
+    ASSERT_TRUE(s.ended) << s.text;
+    const chat::Answer answer = parse(GetParam(), Reasoning::None, s.text, /*text_or_calls=*/true);
+    if (answer.calls.empty()) {
+      ++written;
+      ASSERT_TRUE(Validator(schema).valid(ordered_json::parse(answer.text))) << s.text;
+    } else {
+      ++called;
+      ASSERT_EQ(answer.text, "") << s.text;
+      check_calls(answer, s.text);
+    }
+  }
+  EXPECT_GT(called, 10);
+  EXPECT_GT(written, 10);
+  // What stands in a string is no call.
+  const std::string tag = R"({"note": "<tool_call>{\"name\": \"now\"}</tool_call>"})";
+  EXPECT_TRUE(accepts(grammar, tag));
+  EXPECT_EQ(parse(GetParam(), Reasoning::None, tag, true).text, tag);
+  EXPECT_FALSE(accepts(grammar, "Well, {\"note\": \"\"}"));
+  EXPECT_FALSE(accepts(grammar, ""));
+  EXPECT_THROW(tool_calls(tools(), {.required = false, .text = ordered_json{{"not", true}}}, GetParam(),
+                          Reasoning::None),
+               Error);
 }
 
 TEST_P(Tools, WithoutAUsableSchemaTakeAnything) {
