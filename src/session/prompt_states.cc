@@ -92,11 +92,24 @@ void PromptStates::keep(std::shared_ptr<const KeptState> state, bool saved) {
     return;
   }
   bytes_ += bytes;
-  states_.push_front({std::move(state), saved});
+  states_.push_front({std::move(state), saved, Clock::now()});
 }
 
 bool PromptStates::save(std::shared_ptr<const KeptState> state, bool wait) {
   return folder_ && folder_->save(std::move(state), wait);
+}
+
+void PromptStates::save_kept(Clock::time_point time) {
+  if (!folder_) return;
+  for (Entry& entry : states_) {
+    if (entry.saved || entry.since > time) continue;
+    if (!save(entry.state, false)) return;
+    entry.saved = true;
+  }
+}
+
+bool PromptStates::unsaved() const {
+  return folder_ && std::ranges::any_of(states_, [](const Entry& entry) { return !entry.saved; });
 }
 
 bool PromptStates::make_room(uint64_t bytes) {

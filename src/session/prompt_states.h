@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "session/job.h"
 #include "session/kept_state.h"
 #include "session/state_folder.h"
 
@@ -40,6 +41,10 @@ class PromptStates {
   /// Has a state written to the folder, if there is one, and keeps nothing in memory. False: there is none,
   /// or too much is being written already; `wait`: until it is not.
   bool save(std::shared_ptr<const KeptState> state, bool wait);
+  /// Has what was kept before `time` written, too, as much as the folder takes at a time.
+  void save_kept(Clock::time_point time);
+  /// Something in memory is not in the folder, though there is one.
+  bool unsaved() const;
   /// How much of the budget is taken by the marks in sequences.
   void set_other_bytes(uint64_t bytes) { other_bytes_ = bytes; }
   /// Lets states go until `bytes` more fit into the budget. False: they never do.
@@ -57,6 +62,7 @@ class PromptStates {
   struct Entry {
     std::shared_ptr<const KeptState> state;
     bool saved;  ///< in the folder, too
+    Clock::time_point since;
   };
   void let_go(bool wait);
 

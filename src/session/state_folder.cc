@@ -150,6 +150,11 @@ void StateFolder::flush() {
   changed_.wait(lock, [&] { return queue_.empty() && !writing_; });
 }
 
+bool StateFolder::writing() const {
+  const std::lock_guard lock(mutex_);
+  return !queue_.empty() || writing_;
+}
+
 int StateFolder::size() const {
   const std::lock_guard lock(mutex_);
   return static_cast<int>(entries_.size());

@@ -53,6 +53,8 @@ class StateFolder {
   bool save(std::shared_ptr<const KeptState> state, bool wait);
   /// Until the queue is empty.
   void flush();
+  /// It is not.
+  bool writing() const;
 
   int size() const;
   uint64_t bytes() const;

@@ -64,13 +64,15 @@ void Worker::run() {
 
 /// Until there is something to do.
 void Worker::rest() {
-  const bool to_save = std::ranges::any_of(
-      seats_, [&](const auto& seat) { return states_.on_disk() && worth_keeping(*seat); });
+  const bool to_save = states_.unsaved() || std::ranges::any_of(seats_, [&](const auto& seat) {
+                         return states_.on_disk() && worth_keeping(*seat);
+                       });
+  const bool writing = states_.on_disk() && states_.folder()->writing();  // which is to be told
   std::unique_lock lock(shared_.wake->mutex);
   const auto raised = [&] { return std::exchange(shared_.wake->raised, false); };
-  if (to_save) {
-    shared_.wake->changed.wait_for(lock, std::max(options_.save_after, std::chrono::milliseconds(10)),
-                                   raised);
+  if (to_save || writing) {
+    constexpr std::chrono::milliseconds kSoon{50}, kLeast{10};
+    shared_.wake->changed.wait_for(lock, writing ? kSoon : std::max(options_.save_after, kLeast), raised);
   } else {
     shared_.wake->changed.wait(lock, raised);
   }
@@ -426,6 +428,7 @@ void Worker::save_rested(bool all) {
     if (!worth_keeping(*seat) || (!all && Clock::now() - seat->rested < options_.save_after)) continue;
     seat->saved = states_.save(seat->slot.copy(), all);
   }
+  if (!all) states_.save_kept(Clock::now() - options_.save_after);
 }
 
 /// Marks the present place if the memory for it is there.

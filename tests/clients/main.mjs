@@ -6,6 +6,7 @@ import { openaiTests } from './openai.mjs';
 import { responsesTests } from './responses.mjs';
 import { anthropicTests } from './anthropic.mjs';
 import { hostileTests } from './hostile.mjs';
+import { restartTests } from './restart.mjs';
 import { vercelTests } from './vercel.mjs';
 
 const [redlite, model] = process.argv.slice(2);
@@ -25,6 +26,7 @@ responsesTests(context);
 anthropicTests(context);
 vercelTests(context);
 hostileTests(context);
+restartTests({ redlite, model });
 
 test('keys: without one nothing but the page and /health, in each API\'s own words', async () => {
   process.env.REDLITE_API_KEY = 'from-the-environment';

@@ -26,10 +26,14 @@ export async function startServer(redlite, model, options = []) {
     child.kill('SIGTERM');
     return exited;
   };
+  server.kill = async () => {
+    child.kill('SIGKILL');
+    return exited;
+  };
   return server;
 }
 
-/** One value of /metrics. */
+/** One value of /metrics, labels being part of the name. */
 export async function metric(url, name) {
   const text = await (await fetch(`${url}/metrics`)).text();
   const line = text.split('\n').find((l) => l.startsWith(`redlite_${name} `));
