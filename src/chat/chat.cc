@@ -194,6 +194,7 @@ void Renderer::read_answer_format(std::string_view source) {
 
 Reasoning Renderer::reasoning_after(const Prompt& prompt) const {
   if (!answer_format_.reasoning) return Reasoning::None;
+  if (prompt.ends_in_content()) return Reasoning::None;
   // What a conversation says opens nothing.
   const size_t written = prompt.content.empty() ? 0 : prompt.content.back().end;
   std::string_view last = std::string_view(prompt.text).substr(written);
@@ -227,7 +228,7 @@ jinja::Variables Renderer::variables(const Conversation& conversation) const {
   } else {
     fail("tools: an array is wanted");
   }
-  out.content["add_generation_prompt"] = conversation.add_generation_prompt;
+  out.content["add_generation_prompt"] = conversation.add_generation_prompt && !conversation.continue_last;
   for (const auto& [name, text] : special_tokens_) out.content.erase(name);
   out.trusted = special_tokens_;
   out.now = conversation.now;
@@ -304,6 +305,21 @@ jinja::Text render_as_needed(const jinja::Template& chosen, const jinja::Variabl
   return *with_none;
 }
 
+/// Ends a prompt behind the content of its last message.
+void cut_behind_content(Prompt& prompt, const ordered_json& last) {
+  const ordered_json& content = last["content"];
+  std::string wanted = content.is_string() ? content.get<std::string>() : "";
+  const auto trim = [](std::string& text) { text.erase(text.find_last_not_of(" \t\r\n") + 1); };
+  trim(wanted);
+  if (!prompt.content.empty()) prompt.text.resize(prompt.content.back().end);
+  trim(prompt.text);
+  while (!prompt.content.empty() && prompt.content.back().begin >= prompt.text.size())
+    prompt.content.pop_back();
+  if (wanted.empty() || prompt.content.empty() || !prompt.text.ends_with(wanted))
+    fail("the last message cannot be gone on with: it has no text, or the model's chat template alters it");
+  prompt.content.back().end = std::min(prompt.content.back().end, prompt.text.size());
+}
+
 }  // namespace
 
 Prompt Renderer::render(const Conversation& conversation) const {
@@ -320,6 +336,7 @@ Prompt Renderer::render(const Conversation& conversation) const {
   Prompt prompt;
   prompt.content = text.release_content();
   prompt.text = text.release_bytes();
+  if (conversation.continue_last) cut_behind_content(prompt, messages.back());
   return prompt;
 }
 

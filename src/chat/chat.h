@@ -22,6 +22,8 @@ struct Conversation {
   nlohmann::ordered_json extra = nlohmann::ordered_json::object();
   /// End where the assistant's answer begins.
   bool add_generation_prompt = true;
+  /// End where the last message's content does, for the model to go on with it; blanks at its end go.
+  bool continue_last = false;
   /// For templates that give the date; by default the present.
   std::time_t now = std::time(nullptr);
 };
@@ -31,6 +33,8 @@ struct Prompt {
   /// The bytes that came from the conversation, in order: nothing in them is a control token, whatever it
   /// says.
   std::vector<tokenizer::Range> content;
+
+  bool ends_in_content() const { return !content.empty() && content.back().end == text.size(); }
 };
 
 /// Renders conversations as a model's prompt, with the model's own template (tokenizer.chat_template; with

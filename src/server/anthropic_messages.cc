@@ -307,6 +307,15 @@ class Messages final : public Api {
     if (const auto config = request.find("output_config")) {
       if (const auto format = config->find("format")) read_text_format(*format, *format, task);
     }
+    if (const auto format = request.find("output_format")) read_text_format(*format, *format, task);
+    // An answer that the client has begun goes on.
+    const Json& last = conversation.messages.back();
+    if (last["role"] == "assistant" && !last.contains("tool_calls") && last["content"] != "") {
+      if (task.format != TextFormat::Any)
+        request.at("messages")
+            .refuse("must not end with an answer that is begun where it has to have a format");
+      conversation.continue_last = true;
+    }
     task.prompt = std::move(conversation);
     return task;
   }

@@ -22,6 +22,17 @@ bool is_name_char(char c) {
 
 }  // namespace
 
+namespace {
+
+/// Any whole number of 64 bits, with or without a sign.
+uint32_t read_seed(const Node& node) {
+  if (node.json().is_number_unsigned()) return static_cast<uint32_t>(node.json().get<uint64_t>());
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max() / 2;
+  return static_cast<uint32_t>(node.integer(-kLargest, kLargest));
+}
+
+}  // namespace
+
 engine::SamplerOptions read_sampling(const Node& request, const Defaults& defaults) {
   engine::SamplerOptions sampler = defaults.sampler;
   read_number(request, "temperature", 0, 100, sampler.temperature);
@@ -34,8 +45,7 @@ engine::SamplerOptions read_sampling(const Node& request, const Defaults& defaul
     read_number(request, key, 0.01, 100, sampler.repeat_penalty);
   if (const auto node = request.find("top_k")) sampler.top_k = static_cast<int>(node->integer(-1, 1 << 30));
   if (const auto node = request.find("seed")) {
-    constexpr int64_t kLargest = std::numeric_limits<int64_t>::max() / 2;
-    sampler.seed = static_cast<uint32_t>(node->integer(-kLargest, kLargest));
+    sampler.seed = read_seed(*node);
   } else if (defaults.random_seed) {
     sampler.seed = std::random_device()();
   }
@@ -58,7 +68,10 @@ std::vector<std::string> read_stop(const Node& request, std::string_view key) {
 
 int read_max_tokens(const Node& request, std::string_view key) {
   const auto node = request.find(key);
-  return node ? static_cast<int>(node->integer(1, 1 << 30)) : 0;
+  if (!node) return 0;
+  const int64_t tokens = node->integer(-1, 1 << 30);
+  if (tokens == 0) node->refuse("must be at least 1, or -1 for as many as the context holds");
+  return static_cast<int>(std::max<int64_t>(tokens, 0));
 }
 
 void refuse_fields(const Node& request, std::span<const std::string_view> keys) {

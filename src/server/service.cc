@@ -120,6 +120,7 @@ struct Service::Impl {
 
   /// Which route; throws Refused for what is none.
   const Route& route(const http::Head& head) const;
+  std::string meant_path(std::string path) const;
   const Api* api_of(const http::Head& head) const;
   std::string client(const http::Exchange& x) const;
   Json read_request(http::Exchange& x) const;
@@ -156,10 +157,22 @@ std::string Service::Impl::client(const http::Exchange& x) const {
   return access.check_key(x.head()) + " " + x.peer();
 }
 
+/// Clients are often given an address with /v1 at its end that should have none, or the other way round.
+std::string Service::Impl::meant_path(std::string path) const {
+  while (path.ends_with('/')) path.pop_back();
+  if (path.starts_with("/v1/v1/")) path.erase(0, 3);
+  for (const std::string& candidate : {path, "/v1" + path})
+    if (candidate.size() > 1 && candidate != "/v1" && routes.contains(candidate)) return candidate;
+  return {};
+}
+
 const Service::Impl::Route& Service::Impl::route(const http::Head& head) const {
   const auto path = routes.find(head.path);
-  if (path == routes.end())
-    throw ApiError(404, fmt::format("there is nothing at {} {}", head.method, head.path.substr(0, 100)));
+  if (path == routes.end()) {
+    const std::string meant = meant_path(head.path);
+    throw ApiError(404, fmt::format("there is nothing at {} {}{}", head.method, head.path.substr(0, 100),
+                                    meant.empty() ? "" : "; did you mean " + meant + "?"));
+  }
   const auto found = path->second.find(head.method == "HEAD" ? "GET" : head.method);
   if (found == path->second.end())
     throw ApiError(405, fmt::format("{} is for {}", head.path, path->second.begin()->first));

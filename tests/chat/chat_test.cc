@@ -84,6 +84,26 @@ TEST(Chat, RendersTheModelsTemplate) {
             "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
 }
 
+TEST(Chat, GoesOnWithAnAnswerThatIsBegun) {
+  Conversation begun = conversation(
+      R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Once upon <|im_end|> \n"}])");
+  begun.continue_last = true;
+  const gguf::RawGguf raw = model_with_template(kChatml);
+  const Prompt prompt = Renderer(raw.parse()).render(begun);
+  EXPECT_EQ(prompt.text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nOnce upon <|im_end|>");
+  EXPECT_TRUE(prompt.ends_in_content());
+  EXPECT_EQ(Renderer(raw.parse()).reasoning_after(prompt), Reasoning::None);
+  EXPECT_EQ(prompt.content.back().begin, prompt.text.find("Once"));
+  for (const char* none : {" \n", ""}) {
+    begun.messages.back()["content"] = none;
+    EXPECT_THROW(render(raw, begun), Error);
+  }
+  begun.messages.back()["content"] = "abc";
+  EXPECT_THROW(
+      render(model_with_template("{% for m in messages %}{{ m.content | upper }}{% endfor %}"), begun),
+      Error);
+}
+
 TEST(Chat, GivesTheTemplateItsVariables) {
   const gguf::RawGguf raw = model_with_template(
       "{{ enable_thinking }} {{ tools is none }} {{ messages | length }} {{ strftime_now('%Y') }} {{ x is "

@@ -63,6 +63,13 @@ export function anthropicTests(context) {
     assert.equal(stopped.content[0].text, text.slice(0, text.indexOf(word)));
   });
 
+  test('anthropic: an answer that is begun goes on', async () => {
+    const { text } = (await ask({})).content[0];
+    const begun = text.split(' ').slice(0, 6).join(' ');
+    const rest = await ask({ messages: [...messages, { role: 'assistant', content: begun }] });
+    assert.equal(begun + rest.content[0].text.slice(0, text.length - begun.length), text);
+  });
+
   test('anthropic: tools and their results', async () => {
     const options = { tools, tool_choice: { type: 'any', disable_parallel_tool_use: true }, max_tokens: 200 };
     const whole = await ask(options);

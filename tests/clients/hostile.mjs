@@ -49,6 +49,8 @@ export function hostileTests(context) {
       const answer = await check(`GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`, 404);
       assert.ok(!answer.includes('root:'));
     }
+    for (const path of ['/chat/completions', '/v1/v1/chat/completions', '/v1/chat/completions/'])
+      assert.match(await check(post('{}', { path }), 404), /did you mean \/v1\/chat\/completions\?/);
   });
 
   test('hostile: requests within requests', async () => {

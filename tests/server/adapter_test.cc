@@ -106,6 +106,20 @@ TEST(ChatApi, ReadsSettings) {
   EXPECT_FALSE(task.stream_usage);
 }
 
+TEST(ChatApi, TakesWhatOtherServersClientsSend) {
+  const auto api = openai_chat();
+  const auto with = [&](const std::string& more) {
+    return parse(*api, R"({"messages":[{"role":"user","content":"x"}],)" + more + "}");
+  };
+  EXPECT_EQ(with(R"("max_tokens":-1)").max_tokens, 0);
+  EXPECT_THROW(with(R"("max_tokens":0)"), ApiError);
+  EXPECT_THROW(with(R"("max_tokens":-2)"), ApiError);
+  EXPECT_EQ(with(R"("seed":18446744073709551615)").sampler.seed, 0xffffffffu);
+  EXPECT_EQ(with(R"("seed":9223372036854775807)").sampler.seed, 0xffffffffu);
+  EXPECT_THROW(with(R"("seed":1.5)"), ApiError);
+  EXPECT_THROW(with(R"("seed":1e30)"), ApiError);
+}
+
 TEST(ChatApi, SeedsAreRandomUnlessGiven) {
   const auto api = openai_chat();
   const Json body = Json::parse(kChat);
@@ -225,6 +239,24 @@ TEST(MessagesApi, ReadsMessages) {
       R"({"id":"2","type":"function","function":{"name":"two","arguments":{}}}],"reasoning_content":"r"},)"
       R"({"role":"tool","content":"x","tool_call_id":"1"},{"role":"tool","content":"Error: y","tool_call_id":"2"},)"
       R"({"role":"user","content":"c\n\nd"}])");
+}
+
+TEST(MessagesApi, AnswersThatAreBegunGoOn) {
+  const auto api = anthropic_messages();
+  const auto goes_on = [&](const std::string& last, const std::string& more = "") {
+    return parse(*api,
+                 R"({"max_tokens":1,"messages":[{"role":"user","content":"a"},)" + last + "]" + more + "}")
+        .conversation()
+        ->continue_last;
+  };
+  EXPECT_TRUE(goes_on(R"({"role":"assistant","content":"{"})"));
+  EXPECT_FALSE(goes_on(R"({"role":"assistant","content":""})"));
+  EXPECT_FALSE(
+      goes_on(R"({"role":"assistant","content":[{"type":"tool_use","id":"1","name":"n","input":{}}]})"));
+  EXPECT_FALSE(goes_on(R"({"role":"user","content":"b"})"));
+  for (const char* format : {R"(,"output_config":{"format":{"type":"json_schema","schema":{}}})",
+                             R"(,"output_format":{"type":"json_schema","schema":{}})"})
+    EXPECT_THROW(goes_on(R"({"role":"assistant","content":"{"})", format), ApiError);
 }
 
 TEST(MessagesApi, WritesAnswers) {
