@@ -135,9 +135,12 @@ void serve(const ServeCommand& c) {
   const int most = model.config().context_length;
   const int context = c.runner.context != 0 ? c.runner.context : std::min(most, kDefaultContext);
   if (context > most) fail("--context {} exceeds the model's context of {}", context, most);
-  if (!c.chat_template.empty())
+  if (!c.chat_template.empty()) {
+    // Clients are told what is wrong with it, but not where it lies.
+    const std::string name = std::filesystem::path(c.chat_template).filename();
     service_options.renderer =
-        std::make_shared<chat::Renderer>(model.file(), c.chat_template, read_text_file(c.chat_template));
+        std::make_shared<chat::Renderer>(model.file(), name, read_text_file(c.chat_template));
+  }
   engine::OpenRunner open = open_runner(model, c.runner, context);
 
   session::EngineOptions engine_options;

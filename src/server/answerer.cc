@@ -27,7 +27,7 @@ Answerer::Answerer(const model::Model& model, const tokenizer::Tokenizer& tokeni
     try {
       renderer_ = std::make_shared<chat::Renderer>(model.file());
     } catch (const Error& e) {
-      no_renderer_ = public_message(e);
+      no_renderer_ = public_message(e.what());
     }
   }
   opens_.resize(static_cast<size_t>(tokenizer.size()));
@@ -61,17 +61,17 @@ RenderedPrompt Answerer::render(const Task& task) const {
     out.tokens = chat::encode(tokenizer_, prompt);
     out.reasoning = renderer_->reasoning_after(prompt);
   } catch (const Error& e) {
-    throw ApiError(400, public_message(e), "messages");
+    throw ApiError(400, public_message(e.what()), "messages");
   }
   out.boundaries = boundaries(out.tokens);
   return out;
 }
 
 /// Where the model lies is nothing that clients need to know.
-std::string Answerer::public_message(const Error& error) const {
-  std::string message = error.what();
+std::string Answerer::public_message(std::string message) const {
   const std::string folder = model_path_.substr(0, model_path_.rfind('/') + 1);
-  if (!folder.empty() && message.starts_with(folder)) message.erase(0, folder.size());
+  if (folder.empty()) return message;
+  for (size_t at = 0; (at = message.find(folder, at)) != std::string::npos;) message.erase(at, folder.size());
   return message;
 }
 
@@ -111,7 +111,7 @@ std::shared_ptr<session::Answer> Answerer::submit(const Task& task, const Render
   } catch (const session::ShuttingDown& e) {
     throw ApiError::try_again(503, e.what(), 5);
   } catch (const Error& e) {
-    throw ApiError(400, e.what());
+    throw ApiError(400, public_message(e.what()));
   }
 }
 
@@ -136,7 +136,7 @@ void Answerer::deliver(const Task& task, const RenderedPrompt& prompt, session::
       delivery.finished(*end);
       return;
     } else if (const auto* failed = std::get_if<session::Failed>(&*event)) {
-      throw ApiError(500, failed->message);
+      throw ApiError(500, public_message(failed->message));
     }
   }
 }

@@ -52,7 +52,7 @@ class Answerer {
  private:
   std::vector<int> boundaries(const std::vector<model::Token>& tokens) const;
 
-  std::string public_message(const Error& error) const;
+  std::string public_message(std::string message) const;
 
   const std::string model_path_;
   const tokenizer::Tokenizer& tokenizer_;

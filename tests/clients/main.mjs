@@ -1,6 +1,9 @@
 // Real clients against a real server. Usage: node main.mjs REDLITE MODEL
 import test, { after, before } from 'node:test';
 import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { metric, startServer, until } from './server.mjs';
 import { openaiTests } from './openai.mjs';
 import { responsesTests } from './responses.mjs';
@@ -93,6 +96,32 @@ test('a server that others can reach wants a key', async () => {
   const server = await startServer(redlite, model, ['--host', '0.0.0.0', '--no-api-key']);
   await server.stop();
   await assert.rejects(startServer(redlite, model, ['--no-api-key', '--api-key', 'x']), /contradicts/);
+});
+
+test('a template that refuses a conversation says why, and no other prompt is made of it', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'redlite-template-'));
+  const template = join(folder, 'strict.jinja');
+  await writeFile(template, `{% for m in messages %}{% if m.role == 'system' %}
+    {{ raise_exception('System role not supported') }}{% endif %}{{ m.content }}{% endfor %}`);
+  const server = await startServer(redlite, model, [], template);
+  try {
+    const post = (messages, stream) => fetch(`${server.url}/v1/chat/completions`, {
+      method: 'POST', body: JSON.stringify({ messages, stream, max_tokens: 1 }),
+    });
+    const user = { role: 'user', content: 'Hello' };
+    for (const stream of [false, true]) {
+      const refused = await post([{ role: 'system', content: 'Be brief.' }, user], stream);
+      assert.equal(refused.status, 400);
+      const { error } = await refused.json();
+      assert.match(error.message, /^strict\.jinja.*System role not supported/);
+      assert.equal(error.param, 'messages');
+      assert.equal((await post([user], stream)).status, 200);
+    }
+    assert.equal(await metric(server.url, 'answers_failed_total'), 0);
+  } finally {
+    await server.stop();
+    await rm(folder, { recursive: true });
+  }
 });
 
 test('a page of another site cannot use the server', async () => {

@@ -2,10 +2,10 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-const template = fileURLToPath(new URL('tools.jinja', import.meta.url));
+const toolsTemplate = fileURLToPath(new URL('tools.jinja', import.meta.url));
 
 /** A running server: its address, its process, and what it wrote to stderr. */
-export async function startServer(redlite, model, options = []) {
+export async function startServer(redlite, model, options = [], template = toolsTemplate) {
   const args = ['serve', model, '--port', '0', '--threads', '1', '--chat-template', template, ...options];
   const child = spawn(redlite, args, { stdio: ['ignore', 'ignore', 'pipe'] });
   const server = { child, log: '', url: '' };
