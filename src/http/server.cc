@@ -229,14 +229,13 @@ void Server::serve(int descriptor) {
   const std::string peer = peer_of(descriptor);
   {
     Connection connection(descriptor);
-    bool welcome = true;
+    bool is_welcome = true;
     {
       const std::lock_guard lock(mutex_);
-      welcome = static_cast<int>(open_.size()) < limits_.connections && !closing_;
-      open_.insert(&connection);
+      is_welcome = welcome(connection);
     }
     try {
-      if (welcome) {
+      if (is_welcome) {
         while (serve_one(connection, peer)) {
         }
       } else {
@@ -255,6 +254,18 @@ void Server::serve(int descriptor) {
   all_gone_.notify_all();
 }
 
+bool Server::welcome(Connection& connection) {
+  bool room = static_cast<int>(open_.size()) < limits_.connections;
+  if (!room && !idle_.empty()) {
+    idle_.front()->shut_down();
+    open_.erase(idle_.front());
+    idle_.erase(idle_.begin());
+    room = true;
+  }
+  open_.insert(&connection);
+  return room && !closing_;
+}
+
 bool Server::serve_one(Connection& connection, const std::string& peer) {
   std::optional<std::string> bytes;
   Head head;
@@ -262,11 +273,11 @@ bool Server::serve_one(Connection& connection, const std::string& peer) {
     {
       const std::lock_guard lock(mutex_);
       if (closing_) return false;
-      idle_.insert(&connection);
+      idle_.push_back(&connection);
     }
     const auto busy = [&] {
       const std::lock_guard lock(mutex_);
-      idle_.erase(&connection);
+      std::erase(idle_, &connection);
     };
     try {
       bytes = connection.read_head(limits_.idle, limits_.head);

@@ -19,7 +19,7 @@
 namespace redlite::http {
 
 struct Limits {
-  int connections = 256;                    ///< at a time, each with a thread of its own
+  int connections = 256;                    ///< at a time, each with a thread; an idle one gives way
   size_t body_bytes = 8 << 20;              ///< of one request
   size_t all_bodies_bytes = 64 << 20;       ///< of all requests that are being read or answered
   std::chrono::milliseconds idle{30'000};   ///< between two requests of a connection
@@ -110,6 +110,8 @@ class Server {
   void serve(int descriptor);
   /// Serves one request; false when the connection is to be closed.
   bool serve_one(Connection& connection, const std::string& peer);
+  /// Whether a connection may be served; the longest idle one gives way to it. Under the mutex.
+  bool welcome(Connection& connection);
   void reserve(size_t bytes);
 
   const Limits limits_;
@@ -123,9 +125,9 @@ class Server {
 
   mutable std::mutex mutex_;
   std::condition_variable all_gone_;
-  std::set<Connection*> open_;  ///< by their threads
-  std::set<Connection*> idle_;  ///< ... of these, those that wait for a request
-  int threads_ = 0;             ///< that serve a connection, or are about to
+  std::set<Connection*> open_;     ///< by their threads
+  std::vector<Connection*> idle_;  ///< ... of these, those that wait for a request, the longest first
+  int threads_ = 0;                ///< that serve a connection, or are about to
   std::thread acceptor_;
 };
 

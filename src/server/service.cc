@@ -370,7 +370,10 @@ void Service::handle(http::Exchange& exchange) {
 }
 
 void Service::refuse(http::Exchange& exchange, const http::Refused& refused) {
-  impl_->send_error(exchange, ApiError(refused.status(), refused.what()), impl_->api_of(exchange.head()));
+  // Too much of something, but not of what one client can help.
+  const ApiError error = refused.status() == 503 ? ApiError::try_again(503, refused.what(), 1)
+                                                 : ApiError(refused.status(), refused.what());
+  impl_->send_error(exchange, error, impl_->api_of(exchange.head()));
 }
 
 }  // namespace redlite::server

@@ -112,8 +112,8 @@ export function hostileTests(context) {
 
   test('hostile: many connections that do nothing', async () => {
     const { hostname, port } = new URL(context.url);
-    const idle = Array.from({ length: 200 }, () => net.connect({ host: hostname, port }));
-    await Promise.all(idle.map((socket) => new Promise((done) => socket.once('connect', done))));
+    const idle = Array.from({ length: 400 }, () => net.connect({ host: hostname, port }));
+    await Promise.all(idle.map((socket) => new Promise((done) => socket.once('connect', done).once('error', done))));
     await check(post('{"prompt":"Once","max_tokens":2}'), 200);
     idle.forEach((socket) => socket.destroy());
   });

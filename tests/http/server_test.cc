@@ -249,12 +249,35 @@ TEST(HttpServer, ConnectionsAreLimited) {
   limits.connections = 2;
   Echo echo(limits);
   RawClient a(echo.server.port()), b(echo.server.port());
-  EXPECT_THAT(a.ask(kGet), StartsWith("HTTP/1.1 200"));
-  EXPECT_THAT(b.ask(kGet), StartsWith("HTTP/1.1 200"));
+  for (RawClient* client : {&a, &b}) client->send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+  wait_for(echo.requests, 2);
   EXPECT_THAT(RawClient(echo.server.port()).receive(), StartsWith("HTTP/1.1 503"));
   a.close();
   for (int i = 0; i < 200 && echo.server.connections() > 1; ++i) std::this_thread::sleep_for(5ms);
   EXPECT_THAT(RawClient(echo.server.port()).ask(kGet), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(HttpServer, TheLongestIdleConnectionGivesWay) {
+  Limits limits;
+  limits.connections = 3;
+  Echo echo(limits);
+  RawClient busy(echo.server.port()), first(echo.server.port());
+  busy.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_THAT(first.ask(kGet), StartsWith("HTTP/1.1 200"));
+  RawClient second(echo.server.port());
+  second.send("GET / HTTP");  // and never the rest
+  EXPECT_THAT(first.ask(kGet), StartsWith("HTTP/1.1 200"));
+  wait_for(echo.requests, 3);
+  // Idle clients come in any number; whoever asks something is answered.
+  std::vector<std::unique_ptr<RawClient>> flood;
+  for (int i = 0; i < 10; ++i) {
+    flood.push_back(std::make_unique<RawClient>(echo.server.port()));
+    EXPECT_THAT(RawClient(echo.server.port()).ask(kGet), StartsWith("HTTP/1.1 200"));
+  }
+  EXPECT_EQ(second.receive(), "");
+  EXPECT_EQ(echo.gone, 0);
+  busy.close();
+  wait_for(echo.gone, 1);
 }
 
 TEST(HttpServer, StopsIdleConnectionsAtOnceAndOthersAfterTheirGrace) {
