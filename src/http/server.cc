@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -206,52 +207,49 @@ void Server::accept_all() {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     const int yes = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    const auto connection = std::make_shared<Connection>(fd);
+    bool is_welcome = false;
     {
-      const std::lock_guard lock(mutex_);
-      // Some beyond the limit are told so; a flood of them is not worth a thread each.
-      if (threads_ >= limits_.connections + kPolitelyRefused) {
-        ::close(fd);
-        continue;
-      }
+      std::unique_lock lock(mutex_);
+      // Some beyond the limit are told so; a flood of them is not worth a thread each. But those that gave
+      // way may need a moment to end.
+      const auto room = [this] { return threads_ < limits_.connections + kPolitelyRefused; };
+      if (!left_.wait_for(lock, std::chrono::milliseconds(50), room)) continue;
+      is_welcome = welcome(*connection);
       ++threads_;
     }
     try {
-      std::thread([this, fd] { serve(fd); }).detach();
+      std::thread([this, fd, is_welcome, connection] {
+        serve(*connection, peer_of(fd), is_welcome);
+      }).detach();
     } catch (const std::system_error&) {  // no more threads to be had
-      ::close(fd);
-      const std::lock_guard lock(mutex_);
-      --threads_;
+      leave(*connection);
     }
   }
 }
 
-void Server::serve(int descriptor) {
-  const std::string peer = peer_of(descriptor);
-  {
-    Connection connection(descriptor);
-    bool is_welcome = true;
-    {
-      const std::lock_guard lock(mutex_);
-      is_welcome = welcome(connection);
-    }
-    try {
-      if (is_welcome) {
-        while (serve_one(connection, peer)) {
-        }
-      } else {
-        Exchange exchange(*this, connection, Head{}, peer);
-        exchange.head_.keep_alive = false;
-        on_refused_(exchange, Refused(503, "too many connections; try again"));
-        connection.linger();
+void Server::serve(Connection& connection, const std::string& peer, bool is_welcome) {
+  try {
+    if (is_welcome) {
+      while (serve_one(connection, peer)) {
       }
-    } catch (const ClientGone&) {
+    } else {
+      Exchange exchange(*this, connection, Head{}, peer);
+      exchange.head_.keep_alive = false;
+      on_refused_(exchange, Refused(503, "too many connections; try again"));
+      connection.linger();
     }
-    const std::lock_guard lock(mutex_);
-    open_.erase(&connection);
+  } catch (const ClientGone&) {
   }
+  leave(connection);
+}
+
+void Server::leave(Connection& connection) {
   const std::lock_guard lock(mutex_);
+  open_.erase(&connection);
+  std::erase(idle_, &connection);
   --threads_;
-  all_gone_.notify_all();
+  left_.notify_all();
 }
 
 bool Server::welcome(Connection& connection) {
@@ -263,6 +261,7 @@ bool Server::welcome(Connection& connection) {
     room = true;
   }
   open_.insert(&connection);
+  if (room) idle_.push_back(&connection);
   return room && !closing_;
 }
 
@@ -273,7 +272,7 @@ bool Server::serve_one(Connection& connection, const std::string& peer) {
     {
       const std::lock_guard lock(mutex_);
       if (closing_) return false;
-      idle_.push_back(&connection);
+      if (std::ranges::find(idle_, &connection) == idle_.end()) idle_.push_back(&connection);
     }
     const auto busy = [&] {
       const std::lock_guard lock(mutex_);
@@ -320,11 +319,11 @@ void Server::stop(std::chrono::milliseconds grace) {
   std::unique_lock lock(mutex_);
   for (Connection* connection : idle_) connection->shut_down();
   const auto gone = [this] { return threads_ == 0; };
-  if (!all_gone_.wait_for(lock, grace, gone)) {
+  if (!left_.wait_for(lock, grace, gone)) {
     stopping_ = true;
-    if (!all_gone_.wait_for(lock, std::chrono::milliseconds(500), gone)) {
+    if (!left_.wait_for(lock, std::chrono::milliseconds(500), gone)) {
       for (Connection* connection : open_) connection->shut_down();
-      all_gone_.wait(lock, gone);
+      left_.wait(lock, gone);
     }
   }
 }

@@ -107,7 +107,9 @@ class Server {
   friend class Exchange;
 
   void accept_all();
-  void serve(int descriptor);
+  void serve(Connection& connection, const std::string& peer, bool is_welcome);
+  /// A connection's thread has no more to do with it.
+  void leave(Connection& connection);
   /// Serves one request; false when the connection is to be closed.
   bool serve_one(Connection& connection, const std::string& peer);
   /// Whether a connection may be served; the longest idle one gives way to it. Under the mutex.
@@ -124,7 +126,7 @@ class Server {
   std::atomic<size_t> body_bytes_ = 0;  ///< of all bodies
 
   mutable std::mutex mutex_;
-  std::condition_variable all_gone_;
+  std::condition_variable left_;
   std::set<Connection*> open_;     ///< by their threads
   std::vector<Connection*> idle_;  ///< ... of these, those that wait for a request, the longest first
   int threads_ = 0;                ///< that serve a connection, or are about to
