@@ -3,29 +3,12 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "constrain/code_points.h"
 #include "constrain/grammar.h"
 
 namespace redlite::constrain {
-
-/// Code points as ranges, ascending and apart from each other.
-class CodePoints {
- public:
-  using Range = std::pair<uint32_t, uint32_t>;
-
-  static CodePoints all();  ///< but surrogates
-  void add(uint32_t low, uint32_t high);
-  void add(const CodePoints& other);
-  CodePoints complement() const;
-  CodePoints intersect(const CodePoints& other) const;
-  bool empty() const { return ranges_.empty(); }
-  const std::vector<Range>& ranges() const { return ranges_; }
-
- private:
-  std::vector<Range> ranges_;
-};
 
 /// A regular expression of ECMA-262 as an automaton over code points without empty steps; a text matches if
 /// any part of it does, unless ^ and $ say otherwise. Without look-around, back references, word boundaries
