@@ -6,13 +6,10 @@
 #include "chat/tool_schemas.h"
 
 namespace redlite::chat {
-namespace {
 
 bool is_blank(char c) {
   return kJsonBlanks.find(c) != std::string_view::npos;
 }
-
-}  // namespace
 
 std::string decode_string(std::string_view quoted) {
   const auto value = nlohmann::ordered_json::parse(quoted, nullptr, /*allow_exceptions=*/false);

@@ -38,6 +38,8 @@ struct AnswerBuffer {
   Match key_and_colon(size_t place, std::string& key, size_t& end) const;
 };
 
+bool is_blank(char c);
+
 /// The text that a JSON string stands for; empty if it is none.
 std::string decode_string(std::string_view quoted);
 

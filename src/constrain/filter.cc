@@ -55,8 +55,8 @@ class Filter final : public engine::TokenFilter {
   Automaton::Config config_;
   std::unordered_map<Automaton::Config, TokenSet> masks_;
   std::vector<Automaton::Config> path_;  ///< configurations behind the nodes above, by depth
-  /// By kind of text, its state and the configuration: how many bytes of it can follow, whatever they are.
-  std::unordered_map<uint64_t, int> follows_;
+  /// By configuration, and kind of text and its state: how many bytes of it can follow, whatever they are.
+  std::vector<std::array<uint8_t, PlainText::kKinds * PlainText::kStates>> follows_;
   int looks_ = 0;
   uint64_t work_limit_ = 0;
 };
@@ -91,13 +91,12 @@ bool Filter::walk_all(Automaton::Config config, TokenSet& out) {
   const std::vector<Vocabulary::Part>& parts = vocabulary_->parts();
   std::vector<const Vocabulary::Part*> left;
   looks_ = 0;
-  for (const Vocabulary::Part& part : parts) {
-    // What is found to go on for longer serves the next tokens' masks, too.
-    if (part.kind != nullptr && (all_follow(*part.kind, 0, config, 2 * part.max_bytes) ||
-                                 all_follow(*part.kind, 0, config, part.max_bytes))) {
-      out.add(part.all);
+  // Where the longer texts of a kind follow, so do the shorter ones.
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    if (part->kind != nullptr && all_follow(*part->kind, 0, config, part->max_bytes)) {
+      out.add(part->all);
     } else {
-      left.push_back(&part);
+      left.push_back(&*part);
     }
   }
   for (size_t byte = 0; byte < 256; ++byte) {
@@ -111,9 +110,9 @@ bool Filter::walk_all(Automaton::Config config, TokenSet& out) {
 /// Whether so many bytes of a text of a kind, in its state, can follow, whatever they are. No may mean that
 /// it would take too long to find out.
 bool Filter::all_follow(const PlainText& kind, uint8_t state, Automaton::Config config, int bytes) {
-  const uint64_t key = (uint64_t{static_cast<uint32_t>(config)} << 8 | state) * PlainText::kKinds +
-                       static_cast<uint64_t>(&kind - PlainText::kinds().data());
-  if (const auto known = follows_.find(key); known != follows_.end() && known->second >= bytes) return true;
+  const size_t place = static_cast<size_t>(&kind - PlainText::kinds().data()) * PlainText::kStates + state;
+  const auto at = static_cast<size_t>(config);
+  if (at < follows_.size() && follows_[at][place] >= bytes) return true;
   if (++looks_ > kMaxLooks) return false;
   Automaton::Config last = Automaton::kDead;
   uint8_t last_state = PlainText::kDead;
@@ -128,8 +127,8 @@ bool Filter::all_follow(const PlainText& kind, uint8_t state, Automaton::Config 
     last = next;
     last_state = next_state;
   }
-  int& known = follows_[key];
-  known = std::max(known, bytes);
+  if (at >= follows_.size()) follows_.resize(at + 1);
+  follows_[at][place] = std::max(follows_[at][place], static_cast<uint8_t>(bytes));
   return true;
 }
 

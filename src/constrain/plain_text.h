@@ -23,10 +23,9 @@ class PlainText {
   /// All kinds; where one is part of another it comes first.
   static std::span<const PlainText> kinds();
   static constexpr size_t kKinds = 9;
-
- private:
   static constexpr size_t kStates = 10;
 
+ private:
   static std::array<PlainText, kKinds> make_kinds();
   PlainText();
   void allow(uint8_t state, std::string_view bytes, uint8_t to);
