@@ -124,6 +124,29 @@ test('a template that refuses a conversation says why, and no other prompt is ma
   }
 });
 
+test('every switch does what it says', async () => {
+  const server = await startServer(redlite, model, ['--context', '300', '--parallel', '3', '--name', 'other',
+    '--cache-mib', '4', '--prefetch', 'off', '--state-mib', '0', '--temp', '1', '--seed', '5', '--top-k', '7']);
+  try {
+    const props = await (await fetch(`${server.url}/props`)).json();
+    assert.deepEqual([props.model, props.context, props.parallel], ['other', 300, 3]);
+    assert.deepEqual([props.defaults.temperature, props.defaults.top_k], [1, 7]);
+    const ask = async (more = {}) => {
+      const body = JSON.stringify({ prompt: 'Once upon a time there was a king who', max_tokens: 16, ...more });
+      const { choices, usage } = await (await fetch(`${server.url}/v1/completions`, { method: 'POST', body })).json();
+      return { text: choices[0].text, cached: usage.prompt_tokens_details.cached_tokens };
+    };
+    const first = await ask();
+    assert.deepEqual(await ask(), first);  // --seed, and no state is kept
+    assert.equal(first.cached, 0);
+    assert.notEqual((await ask({ seed: 6 })).text, first.text);
+    assert.ok((await metric(server.url, 'expert_misses_total')) > 0);
+    assert.equal(await metric(server.url, 'expert_prefetches_total'), 0);
+  } finally {
+    await server.stop();
+  }
+});
+
 test('a page of another site cannot use the server', async () => {
   const body = JSON.stringify({ prompt: 'Once', max_tokens: 1 });
   const post = (headers) => fetch(`${context.url}/v1/completions`, { method: 'POST', body, headers });
