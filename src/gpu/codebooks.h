@@ -19,6 +19,48 @@ struct Codebooks {
   uint16_t iq3_s[512];
 };
 
+/// A type's codebook as a block of threads has it in shared memory: word e of copy c at e * copies + c, first
+/// of `entries`, then of `signs`.
+struct BookShape {
+  uint32_t entries, signs, copies;
+  RL_HOST_DEVICE constexpr uint32_t words() const { return (entries + signs) * copies; }
+};
+RL_HOST_DEVICE constexpr BookShape book_shape(quant::Type type) {
+  using quant::Type;
+  switch (type) {
+    case Type::IQ2_XXS:
+      return {256, 128, 8};
+    case Type::IQ2_XS:
+      return {512, 128, 4};
+    case Type::IQ2_S:
+      return {1024, 0, 2};
+    case Type::IQ3_XXS:
+      return {256, 0, 8};
+    case Type::IQ3_S:
+      return {512, 0, 4};
+    case Type::IQ1_S:
+    case Type::IQ1_M:
+      return {2048, 0, 1};
+    default:
+      return {0, 0, 1};
+  }
+}
+
+/// Codebooks as they lie in device memory: behind them all types' as they are staged, one after another.
+struct DeviceCodebooks : Codebooks {
+  static RL_HOST_DEVICE constexpr uint32_t at(quant::Type type) {
+    using quant::Type;
+    uint32_t words = 0;
+    for (const Type t : {Type::IQ2_XXS, Type::IQ2_XS, Type::IQ2_S, Type::IQ3_XXS, Type::IQ3_S, Type::IQ1_S}) {
+      if (t == type || (t == Type::IQ1_S && type == Type::IQ1_M)) return words;
+      words += book_shape(t).words();
+    }
+    return words;
+  }
+  alignas(16) uint32_t staged[13824];
+};
+static_assert(DeviceCodebooks::at(quant::Type::F32) == 13824);
+
 /// True for the types whose units look up them.
 RL_HOST_DEVICE constexpr bool has_codebook(quant::Type type) {
   using quant::Type;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "gpu/kernel.h"
 
@@ -237,10 +238,32 @@ using SharedAddress = uint32_t;
 __device__ inline SharedAddress shared_address(const void* shared) {
   return static_cast<SharedAddress>(__cvta_generic_to_shared(shared));
 }
-__device__ inline uint32_t load_shared(SharedAddress address) {
-  uint32_t value;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address));
-  return value;
+template <typename T = uint32_t>
+__device__ inline T load_shared(SharedAddress address) {
+  if constexpr (sizeof(T) == 16) {
+    T value;
+    auto* words = reinterpret_cast<uint32_t*>(&value);
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address));
+    return value;
+  } else if constexpr (sizeof(T) == 8) {
+    T value;
+    auto* words = reinterpret_cast<uint32_t*>(&value);
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "r"(address));
+    return value;
+  } else {
+    static_assert(std::is_unsigned_v<T>);
+    uint32_t value;
+    if constexpr (sizeof(T) == 4) {
+      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address));
+    } else if constexpr (sizeof(T) == 2) {
+      asm volatile("{.reg .u16 h; ld.shared.u16 h, [%1]; cvt.u32.u16 %0, h;}" : "=r"(value) : "r"(address));
+    } else {
+      asm volatile("ld.shared.u8 %0, [%1];" : "=r"(value) : "r"(address));
+    }
+    return static_cast<T>(value);
+  }
 }
 
 __device__ inline void copy_async16(void* shared, const void* global) {

@@ -282,8 +282,9 @@ using SharedAddress = uintptr_t;
 inline SharedAddress shared_address(const void* shared) {
   return reinterpret_cast<uintptr_t>(shared);
 }
-inline uint32_t load_shared(SharedAddress address) {
-  return *reinterpret_cast<const uint32_t*>(address);  // NOLINT(performance-no-int-to-ptr)
+template <typename T = uint32_t>
+inline T load_shared(SharedAddress address) {
+  return *reinterpret_cast<const T*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
 /// Copies 16 bytes from global to shared memory in the background (both aligned). A group is what a thread

@@ -9,39 +9,20 @@
 /// Where units look up their codebooks: `const Codebooks*` as they lie in device memory, or StagedBooks.
 namespace redlite::gpu {
 
-/// A type's codebook in shared memory, several times over: word e of copy c lies at e * kCopies + c, and a
-/// thread takes the copy of its lane, so that few threads of a warp meet in a bank. Look-ups through L1,
-/// which serves few lines at a time, and from a single copy in shared memory, where 32 random words take 3.5
-/// turns, were what the products waited for.
+/// A type's codebook in shared memory, several times over: a thread takes the copy of its lane, so that few
+/// threads of a warp meet in a bank. Look-ups through L1, which serves few lines at a time, were what the
+/// products waited for.
 template <quant::Type T>
 class StagedBooks {
  public:
-  static constexpr uint32_t kEntries = T == quant::Type::IQ2_XXS || T == quant::Type::IQ3_XXS ? 256
-                                       : T == quant::Type::IQ2_XS || T == quant::Type::IQ3_S  ? 512
-                                       : T == quant::Type::IQ2_S                              ? 1024
-                                       : T == quant::Type::IQ1_S || T == quant::Type::IQ1_M   ? 2048
-                                                                                              : 0;
-  static constexpr bool kHasSigns = T == quant::Type::IQ2_XXS || T == quant::Type::IQ2_XS;
-  static constexpr uint32_t kSigns = kHasSigns ? 128 : 0;
-  /// As many as 32 KiB hold, at most 16: two lanes a copy.
-  static constexpr uint32_t kCopies = kEntries == 2048 ? 4 : kEntries == 1024 ? 8 : 16;
-  static constexpr uint32_t kBytes = (kEntries + kSigns) * kCopies * 4;
+  static constexpr uint32_t kEntries = book_shape(T).entries;
+  static constexpr uint32_t kCopies = book_shape(T).copies;
+  static constexpr uint32_t kBytes = book_shape(T).words() * 4;
+  static_assert(kBytes % 16 == 0);
 
   /// In `memory` of kBytes, 16-byte aligned.
   RL_DEVICE explicit StagedBooks(std::byte* memory)
       : base_(simt::shared_address(memory) + 4 * (static_cast<uint32_t>(simt::lane_index()) % kCopies)) {}
-
-  /// Fills `memory` by warp number `warp` of `warps` that do so; a sync_block() comes before the first
-  /// look-up.
-  static RL_DEVICE void stage(std::byte* memory, const Codebooks* from, int warp, int warps) {
-    if constexpr (kEntries > 0) {
-      for (uint32_t i = static_cast<uint32_t>(warp * simt::kWarpSize + simt::lane_index()); i < kBytes / 16;
-           i += static_cast<uint32_t>(warps) * simt::kWarpSize) {
-        const uint32_t word = entry(from, i / (kCopies / 4));
-        reinterpret_cast<simt::U32x4*>(memory)[i] = {{word, word, word, word}};
-      }
-    }
-  }
 
   RL_DEVICE uint32_t look_up(uint32_t i) const { return simt::load_shared(base_ + i * (4 * kCopies)); }
   RL_DEVICE uint32_t look_up_signs(uint32_t i) const {
@@ -49,18 +30,6 @@ class StagedBooks {
   }
 
  private:
-  static RL_DEVICE uint32_t entry(const Codebooks* from, uint32_t i) {
-    using quant::Type;
-    if (kHasSigns && i >= kEntries) return simt::load_cached(&from->even_signs[i - kEntries]);
-    if constexpr (T == Type::IQ2_XXS) return simt::load_cached(&from->iq2_xxs[i]);
-    if constexpr (T == Type::IQ2_XS) return simt::load_cached(&from->iq2_xs[i]);
-    if constexpr (T == Type::IQ2_S) return simt::load_cached(&from->iq2_s[i]);
-    if constexpr (T == Type::IQ3_XXS) return simt::load_cached(&from->iq3_xxs[i]);
-    if constexpr (T == Type::IQ3_S) return simt::load_cached(&from->iq3_s[i]);
-    if constexpr (T == Type::IQ1_S || T == Type::IQ1_M) return simt::load_cached(&from->iq1[i]);
-    return 0;
-  }
-
   simt::SharedAddress base_;
 };
 
@@ -113,5 +82,16 @@ RL_DEVICE inline uint32_t even_signs(StagedBooks<T> books, uint32_t i) {
 }
 
 }  // namespace detail
+
+/// Starts to bring a type's staged codebook to `memory`, by warp number `warp` of `warps` that do so.
+RL_DEVICE inline void stage_books(quant::Type type, std::byte* memory, const Codebooks* from, int warp,
+                                  int warps) {
+  const uint32_t bytes = 4 * book_shape(type).words();
+  const auto* source = reinterpret_cast<const std::byte*>(static_cast<const DeviceCodebooks*>(from)->staged +
+                                                          DeviceCodebooks::at(type));
+  for (auto i = static_cast<uint32_t>(16 * (warp * simt::kWarpSize + simt::lane_index())); i < bytes;
+       i += static_cast<uint32_t>(16 * warps * simt::kWarpSize))
+    simt::copy_async16(memory + i, source + i);
+}
 
 }  // namespace redlite::gpu

@@ -55,12 +55,21 @@ ProductLayout product_layout(const ProductNeeds& needs) {
   out.sums_at = out.weights_at + (needs.norm ? out.float_bytes : 0);
   out.books_at[0] = out.sums_at + whole_words(static_cast<size_t>(needs.n_sums) * sizeof(float));
   out.books_at[1] = out.books_at[0] + whole_words(needs.books[0]);
-  out.bytes = out.books_at[1] + whole_words(needs.books[1]);
+  out.stage_at = out.books_at[1] + whole_words(needs.books[1]);
+  out.chunk_bytes = static_cast<uint32_t>(needs.chunk);
+  out.bytes = out.stage_at + out.chunk_bytes * static_cast<uint32_t>(std::min(needs.chunks, 2));
   return out;
 }
 
 size_t book_bytes(quant::Type type) {
-  return with_type(type, []<quant::Type T>() -> size_t { return StagedBooks<T>::kBytes; });
+  return 4 * size_t{book_shape(type).words()};
+}
+
+uint32_t staged_bytes(const DeviceMatrix& m, int rows) {
+  if (takes_floats(m.type)) return 0;
+  uint32_t bytes = 0;
+  for (const uint32_t row_bytes : m.row_bytes) bytes += staged_bytes(row_bytes, rows);
+  return bytes;
 }
 
 size_t rounded_bytes(int n) {

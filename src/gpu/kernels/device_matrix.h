@@ -32,7 +32,11 @@ struct ProductLayout {
   uint32_t weights_at;   ///< of a norm
   uint32_t sums_at;
   uint32_t books_at[2];
-  uint32_t bytes;  ///< of all, with the header
+  uint32_t stage_at;      ///< of weights
+  uint32_t second_stage;  ///< from there to those of a block's second job
+  uint32_t chunk_bytes;   ///< from a staged chunk to the next one's place
+  int chunk_rows;         ///< of each matrix of experts, as many as are staged at a time
+  uint32_t bytes;         ///< of all, with the header
 };
 
 struct ProductNeeds {
@@ -42,6 +46,8 @@ struct ProductNeeds {
   bool floats = false, integers = false;
   bool norm = false;         ///< the vector is normalised
   size_t books[2] = {0, 0};  ///< book_bytes() of the types that a block has
+  size_t chunk = 0;          ///< bytes of weights that are staged at a time
+  int chunks = 1;            ///< in all
 };
 ProductLayout product_layout(const ProductNeeds& needs);
 
@@ -50,6 +56,14 @@ RL_HOST_DEVICE constexpr bool takes_floats(quant::Type type) {
   return type == quant::Type::F32 || type == quant::Type::F16 || type == quant::Type::BF16;
 }
 size_t book_bytes(quant::Type type);
+
+/// Bytes that `rows` consecutive rows of a plane take in shared memory, where they lie as in device memory,
+/// but for the multiple of 16 at which they start.
+RL_HOST_DEVICE constexpr uint32_t staged_bytes(uint32_t row_bytes, int rows) {
+  return row_bytes == 0 ? 0 : (row_bytes * static_cast<uint32_t>(rows) + 31) / 16 * 16;
+}
+/// ... of all planes; 0 for floats, which are not staged.
+uint32_t staged_bytes(const DeviceMatrix& m, int rows);
 
 /// Bytes of a vector of n values rounded to 8 bits (QuantizedActivations).
 size_t rounded_bytes(int n);

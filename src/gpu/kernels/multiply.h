@@ -3,16 +3,19 @@
 #include <type_traits>
 
 #include "gpu/kernels/block.h"
+#include "gpu/kernels/books.h"
 #include "gpu/kernels/device_matrix.h"
 #include "gpu/kernels/units.h"
 
 /// Products of rows of weights with activations, for the kernels that are made of them. A block's warps have
 /// one or two jobs, and do
-///   start(job)         before the kernel in front has ended: codebooks to shared memory, weights to L2;
-///   wait_for_input()   waits for it and brings the activations to shared memory;
-///   multiply(job)      each thread takes its part of a row's columns into registers and multiplies it with
-///   row
-///                      after row.
+///   start(job)            before the kernel in front has ended, where it has not chosen them: codebooks and
+///   the
+///                         first weights begin to come to shared memory, all at once and in the background;
+///   wait_for_input(job)   waits for it and brings the activations to shared memory;
+///   multiply(job)         each thread takes its part of a row's columns into registers and multiplies it
+///   with
+///                         row after row, while the weights of the next rows come in.
 /// Sums have one order, whichever block or warp has the row: within a unit, between the lanes of a row in
 /// halves, then between segments of 32 units in pairs.
 namespace redlite::gpu {
@@ -30,6 +33,17 @@ struct RowJob {
   int vector_step;
   uint32_t sums_at;   ///< in dynamic shared memory: [segments][n_matrices][end - first]
   uint32_t books_at;  ///< ... and room for StagedBooks
+  // Weights of quantised types are staged, chunk_rows at a time of every matrix: two chunks, in turn.
+  int chunk_rows;
+  uint32_t stage_at, chunk_bytes;  ///< the second place lies chunk_bytes behind
+
+  RL_DEVICE int chunks() const {
+    return end - first <= chunk_rows ? 1 : (end - first + chunk_rows - 1) / chunk_rows;
+  }
+  RL_DEVICE int chunk_first(int chunk) const { return first + chunk * chunk_rows; }
+  RL_DEVICE int chunk_end(int chunk) const {
+    return end - first < (chunk + 1) * chunk_rows ? end : first + (chunk + 1) * chunk_rows;
+  }
 };
 
 /// The activations of a block, and what else it reads once the kernel in front has ended.
@@ -98,7 +112,6 @@ RL_DEVICE inline void start_weights(const BlockInput& in) {
   std::byte* to = simt::dynamic_shared<std::byte>() + in.layout.weights_at;
   for (int i = 4 * simt::thread_index(); i < in.n; i += 4 * kBlockThreads)
     simt::copy_async16(to + sizeof(float) * i, in.weight + i);
-  simt::copy_commit();
 }
 
 RL_DEVICE inline void normalize(const BlockInput& in, float* scratch) {
@@ -114,7 +127,7 @@ RL_DEVICE inline void normalize(const BlockInput& in, float* scratch) {
       RL_UNROLL
       for (int j = 0; j < 4; ++j) sum = simt::fma(x.v[j], x.v[j], sum);
     }
-    simt::copy_wait<0>();
+    simt::copy_wait<1>();
     const auto* weights = reinterpret_cast<const float*>(memory + in.layout.weights_at);
     const float scale = simt::reciprocal_sqrt(block_sum(sum, scratch) / static_cast<float>(in.n) + in.eps);
     rounded.fill_words(in.n, [&](int i) {
@@ -186,18 +199,6 @@ RL_DEVICE inline void bring(const BlockInput& in) {
   }
 }
 
-/// Asks for rows [first, end) of a plane to be brought into L2, by one thread.
-RL_DEVICE inline void prefetch_rows(const DeviceMatrix& m, const std::byte* data, int plane, int first,
-                                    int end) {
-  constexpr uint64_t kMost = 48 << 10;  // more would only displace what is needed first
-  const uint32_t row = m.row_bytes[plane];
-  if (row == 0 || first >= end) return;
-  const uint64_t from = static_cast<uint64_t>(first) * row / 16 * 16;
-  uint64_t bytes = (static_cast<uint64_t>(end) * row + 15) / 16 * 16 - from;
-  if (bytes > kMost) bytes = kMost;
-  simt::prefetch_l2(data + m.planes.plane[plane] + from, static_cast<uint32_t>(bytes));
-}
-
 /// Where a job's matrix lies.
 RL_DEVICE inline const std::byte* data_of(const RowJob& job, int matrix) {
   const std::byte* data = job.matrix.planes.data;
@@ -206,12 +207,65 @@ RL_DEVICE inline const std::byte* data_of(const RowJob& job, int matrix) {
   return data + job.slot_bytes * simt::load_relaxed(reinterpret_cast<const uint32_t*>(job.slots) + matrix);
 }
 
-/// The job's rows of all its matrices to L2: a thread for each of their planes. Little of it, and nothing at
-/// all of what is behind: that would only displace what is needed first.
-RL_DEVICE inline void prefetch(const RowJob& job) {
-  const int thread = simt::thread_index() - job.first_warp * simt::kWarpSize;
-  for (int i = thread; i < job.n_matrices * kMaxPlanes; i += job.warps * simt::kWarpSize)
-    prefetch_rows(job.matrix, data_of(job, i / kMaxPlanes), i % kMaxPlanes, job.first, job.end);
+/// Where a chunk of a matrix lies in shared memory, plane after plane.
+struct StagedChunk {
+  uint32_t plane[kMaxPlanes];  ///< behind the matrix's first byte
+  uint32_t bytes;              ///< of a matrix
+};
+RL_DEVICE inline StagedChunk staged_chunk(const RowJob& job) {
+  StagedChunk out{};
+  RL_UNROLL
+  for (int p = 0; p < kMaxPlanes; ++p) {
+    out.plane[p] = out.bytes;
+    out.bytes += staged_bytes(job.matrix.row_bytes[p], job.chunk_rows);
+  }
+  return out;
+}
+
+/// Starts to bring a chunk of the job's rows to shared memory, by its warps: all of them a plane together
+/// where there is one matrix, else each another one.
+RL_NOINLINE static RL_DEVICE void stage(int number, int chunk) {
+  const RowJob& job = product_block().jobs[number];
+  const DeviceMatrix& m = job.matrix;
+  const int first = job.chunk_first(chunk), end = job.chunk_end(chunk), n = job.n_matrices;
+  if (takes_floats(m.type)) return;
+  const int lane = simt::lane_index(), warp = simt::warp_index() - job.first_warp;
+  uint32_t slot = 0;
+  // Past L1, which may have kept the slots of a layer before.
+  if (job.slots != nullptr && lane < n)
+    slot = simt::load_relaxed(reinterpret_cast<const uint32_t*>(job.slots) + lane);
+  const StagedChunk place = staged_chunk(job);
+  std::byte* to = simt::dynamic_shared<std::byte>() + job.stage_at + (chunk % 2 != 0 ? job.chunk_bytes : 0);
+  const int together = n == 1 ? job.warps : 1;
+  const auto thread = static_cast<uint32_t>(n == 1 ? warp * simt::kWarpSize + lane : lane);
+  const uint32_t step = static_cast<uint32_t>(16 * simt::kWarpSize * together);
+  for (int matrix = n == 1 ? 0 : warp; matrix < n; matrix += n == 1 ? 1 : job.warps) {
+    const std::byte* from = m.planes.data + job.slot_bytes * simt::shuffle(slot, matrix);
+    std::byte* place_of_matrix = to + static_cast<uint32_t>(matrix) * place.bytes;
+    RL_UNROLL
+    for (int p = 0; p < kMaxPlanes; ++p) {
+      const uint32_t row = m.row_bytes[p];
+      if (row == 0) continue;
+      const uint64_t begin = static_cast<uint64_t>(first) * row / 16 * 16;
+      const auto bytes = static_cast<uint32_t>((static_cast<uint64_t>(end) * row + 15) / 16 * 16 - begin);
+      const std::byte* source = from + m.planes.plane[p] + begin;
+      for (uint32_t i = 16 * thread; i < bytes; i += step)
+        simt::copy_async16(place_of_matrix + place.plane[p] + i, source + i);
+    }
+  }
+}
+
+/// Behind chunk number `chunk`: waits for the next one, and begins to bring the one after it. False: it was
+/// the last.
+RL_NOINLINE static RL_DEVICE bool next_chunk(int number, int chunk) {
+  const int chunks = product_block().jobs[number].chunks();
+  if (chunk + 1 >= chunks) return false;
+  simt::sync_block();
+  if (chunk + 2 < chunks) stage(number, chunk + 2);
+  simt::copy_commit();
+  simt::copy_wait<1>();
+  simt::sync_block();
+  return true;
 }
 
 /// A unit times its activations, added up from 0.
@@ -232,120 +286,81 @@ RL_DEVICE inline float unit_dot(const Unit<T>& unit, Books books,
   return sum;
 }
 
-/// A group of rows, of one of a job's matrices, that a warp has come to.
-struct RowCursor {
-  int matrix, group;
-  RL_DEVICE RowCursor(int n_matrices, int groups, int first, int step)
-      : matrix(0), group(first), n_matrices_(n_matrices), groups_(groups), step_(step) {
-    settle();
-  }
-  RL_DEVICE bool there() const { return matrix < n_matrices_; }
-  RL_DEVICE void advance() {
-    group += step_;
-    settle();
-  }
-
- private:
-  RL_DEVICE void settle() {
-    while (group >= groups_ && matrix < n_matrices_) {
-      group -= groups_;
-      ++matrix;
-    }
-  }
-  int n_matrices_, groups_, step_;
-};
-
-/// Units that a thread has under way, by the registers they take.
 template <quant::Type T>
-inline constexpr int kAhead = sizeof(Unit<T>) <= 32 ? 2 : 1;
-
-template <quant::Type T>
-RL_DEVICE inline void multiply_quantized(int number) {
-  constexpr int kAtOnce = kAhead<T>, kValues = Unit<T>::kValues;
+RL_DEVICE inline void multiply_quantized(int number, int chunk) {
+  constexpr int kValues = Unit<T>::kValues;
   std::byte* memory = simt::dynamic_shared<std::byte>();
   const BlockInput& in = product_block().input;
   const RowJob& job = product_block().jobs[number];
   const DeviceMatrix& m = job.matrix;
   const int warp = simt::warp_index() - job.first_warp, warps = job.warps, segments = m.segments;
   const int units = m.planes.cols / kValues, lanes = m.lanes;
-  const int lane = simt::lane_index() % lanes, row_in_group = simt::lane_index() / lanes;
-  const int group_rows = simt::kWarpSize / lanes;
-  const int groups = (job.end - job.first + group_rows - 1) / group_rows;
+  const int lane_bits = simt::count_bits(static_cast<uint32_t>(lanes - 1));
+  const int lane = simt::lane_index() & (lanes - 1), row_in_group = simt::lane_index() >> lane_bits;
+  const int group_rows = simt::kWarpSize >> lane_bits;
+  const int first = job.chunk_first(chunk), rows = job.chunk_end(chunk) - first;
+  const int groups = (rows + group_rows - 1) >> (5 - lane_bits);
+  const int n_matrices = job.n_matrices;
   // A warp has rows of one segment (or of several, where segments are more than warps).
-  const int strands = warps > segments ? warps / segments : 1;
-  int segment = warp % (warps < segments ? warps : segments);
-  const int strand = warp / segments;
-  const bool busy = warp < warps && strand < strands;
-  const int first = job.first, rows = job.end - first, n_matrices = job.n_matrices;
+  const int strands = segments == 1 ? warps : warps > segments ? warps / segments : 1;
+  const int strand = segments == 1 ? warp : warp / segments;
+  if (strand >= strands) return;
 
-  PlaneMatrix planes = m.planes;
-  Unit<T> ahead[kAtOnce];
-  RowCursor coming(n_matrices, groups, strand, strands);
-  const auto fetch = [&](Unit<T>& to) {
-    if (!coming.there()) return;
-    planes.data = data_of(job, coming.matrix);
-    const int row = coming.group * group_rows + row_in_group;
-    const int unit = segment * simt::kWarpSize + lane;
-    if (row < rows && unit < units) {
-      to = Unit<T>::load(planes, static_cast<uint32_t>(first + row) * static_cast<uint32_t>(units) +
-                                     static_cast<uint32_t>(unit));
-    }
-    coming.advance();
-  };
-
-  if (!busy) return;
+  const StagedChunk place = staged_chunk(job);
+  detail::StagedPlanes planes;
+  const simt::SharedAddress staged =
+      simt::shared_address(memory) + job.stage_at + (chunk % 2 != 0 ? job.chunk_bytes : 0);
   RL_UNROLL
-  for (int j = 0; j < kAtOnce; ++j) fetch(ahead[j]);
+  for (int p = 0; p < kMaxPlanes; ++p) {
+    planes.plane[p] =
+        staged + place.plane[p] -
+        static_cast<simt::SharedAddress>(static_cast<uint64_t>(first) * m.row_bytes[p] / 16 * 16);
+  }
   const StagedBooks<T> books(memory + job.books_at);
-  auto* sums = reinterpret_cast<float*>(memory + job.sums_at);
-  UnitActivations<kValues> x;
-  for (;;) {
-    RowCursor at(n_matrices, groups, strand, strands);
-    int vector = -1;
+  const int job_rows = job.end - job.first;
+  float* const all_sums = reinterpret_cast<float*>(memory + job.sums_at) + (first - job.first);
+  RL_UNROLL_BY(1)
+  for (int segment = segments == 1 ? 0 : warp % (warps < segments ? warps : segments); segment < segments;
+       segment += warps) {
+    // Threads without a unit, or a row, compute another's, and nobody looks.
     const int unit = segment * simt::kWarpSize + lane;
-    while (at.there()) {
-      float part[kAtOnce];
-      int target[kAtOnce];  // where the sums go; -1: nowhere
-      RL_UNROLL
-      for (int j = 0; j < kAtOnce; ++j) {
-        part[j] = 0;
-        target[j] = -1;
-        if (!at.there()) continue;
-        const int wanted = job.vector + at.matrix * job.vector_step;
-        if (wanted != vector) {
-          vector = wanted;
-          if (unit < units) {
-            x = rounded_vector(in, vector).template unit<kValues>(unit);
+    const bool counts = unit < units;
+    const int safe_unit = counts ? unit : units - 1;
+    const auto first_unit =
+        static_cast<uint32_t>(first) * static_cast<uint32_t>(units) + static_cast<uint32_t>(safe_unit);
+    detail::StagedPlanes at = planes;
+    float* sums = all_sums + segment * n_matrices * job_rows;
+    int group = strand;  // of the matrix's rows
+    RL_UNROLL_BY(1)
+    for (int matrix = 0; matrix < n_matrices; ++matrix, group -= groups, sums += job_rows) {
+      if (group < groups) {
+        const UnitActivations<kValues> x =
+            rounded_vector(in, job.vector + matrix * job.vector_step).template unit<kValues>(safe_unit);
+        RL_UNROLL_BY(1)
+        for (; group < groups; group += strands) {
+          const int row = (group << (5 - lane_bits)) + row_in_group;
+          const int safe_row = row < rows ? row : rows - 1;
+          const Unit<T> w = Unit<T>::load(at, first_unit + static_cast<uint32_t>(safe_row * units));
+          float part = unit_dot<T>(w, books, x);
+          part = counts ? part : 0;
+          RL_UNROLL
+          for (int half = simt::kWarpSize / 2; half > 0; half /= 2) {
+            const float other = simt::shuffle_xor(part, half);
+            part = half < lanes ? part + other : part;
           }
+          if (lane == 0 && row < rows) sums[row] = part;
         }
-        const int row = at.group * group_rows + row_in_group;
-        if (row < rows) {
-          if (unit < units) part[j] = unit_dot<T>(ahead[j], books, x);
-          target[j] = (segment * n_matrices + at.matrix) * rows + row;
-        }
-        fetch(ahead[j]);
-        at.advance();
-      }
-      for (int half = lanes / 2; half > 0; half /= 2) {
-        RL_UNROLL
-        for (int j = 0; j < kAtOnce; ++j) part[j] += simt::shuffle_xor(part[j], half);
       }
       RL_UNROLL
-      for (int j = 0; j < kAtOnce; ++j)
-        if (lane == 0 && target[j] >= 0) sums[target[j]] = part[j];
+      for (int p = 0; p < kMaxPlanes; ++p) at.plane[p] += place.bytes;
     }
-    segment += warps;
-    if (segment >= segments) break;
-    coming = RowCursor(n_matrices, groups, strand, strands);
-    RL_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) fetch(ahead[j]);
   }
 }
 
 /// F32, F16 and BF16: in steps of 16 bytes where rows are aligned to that, else value by value; the order of
 /// the sum is the same, 16 bytes a thread in turn.
 template <quant::Type T>
-RL_DEVICE inline void multiply_floats(int number) {
+RL_DEVICE inline void multiply_floats(int number, int chunk) {
   using Value = std::conditional_t<T == quant::Type::F32, float, uint16_t>;
   constexpr int kStep = 16 / sizeof(Value), kAtOnce = 4;
   struct alignas(16) Step {
@@ -368,9 +383,11 @@ RL_DEVICE inline void multiply_floats(int number) {
   const int cols = m.planes.cols, lanes = m.lanes;
   const int lane = simt::lane_index() % lanes, row_in_group = simt::lane_index() / lanes;
   const int group_rows = simt::kWarpSize / lanes;
-  const int rows = job.end - job.first, groups = (rows + group_rows - 1) / group_rows;
+  const int first = job.chunk_first(chunk), rows = job.chunk_end(chunk) - first;
+  const int groups = (rows + group_rows - 1) / group_rows;
+  const int job_rows = job.end - job.first;
   if (warp >= warps) return;
-  auto* sums = reinterpret_cast<float*>(memory + job.sums_at);
+  float* const sums = reinterpret_cast<float*>(memory + job.sums_at) + (first - job.first);
   for (int i = warp; i < job.n_matrices * groups; i += warps) {
     const int matrix = i / groups, row = i % groups * group_rows + row_in_group;
     const auto* x = reinterpret_cast<const float*>(
@@ -378,7 +395,7 @@ RL_DEVICE inline void multiply_floats(int number) {
     float sum = 0;
     if (row < rows) {
       const Value* w = reinterpret_cast<const Value*>(data_of(job, matrix) + m.planes.plane[0]) +
-                       static_cast<uint64_t>(job.first + row) * static_cast<uint64_t>(cols);
+                       static_cast<uint64_t>(first + row) * static_cast<uint64_t>(cols);
       if (cols % kStep == 0) {
         for (int base = lane * kStep; base < cols; base += kAtOnce * lanes * kStep) {
           Step step[kAtOnce];
@@ -404,24 +421,22 @@ RL_DEVICE inline void multiply_floats(int number) {
       }
     }
     sum = simt::warp_sum(sum, lanes);
-    if (lane == 0 && row < rows) sums[matrix * rows + row] = sum;
+    if (lane == 0 && row < rows) sums[matrix * job_rows + row] = sum;
   }
 }
 
 // Not inlined: 23 types in one kernel would take nvcc minutes.
 template <quant::Type T>
 RL_NOINLINE static RL_DEVICE void multiply(int number) {
-  if constexpr (takes_floats(T)) {
-    multiply_floats<T>(number);
-  } else {
-    multiply_quantized<T>(number);
+  RL_UNROLL_BY(1)
+  for (int chunk = 0;; ++chunk) {
+    if constexpr (takes_floats(T)) {
+      multiply_floats<T>(number, chunk);
+    } else {
+      multiply_quantized<T>(number, chunk);
+    }
+    if (!next_chunk(number, chunk)) return;
   }
-}
-
-template <quant::Type T>
-RL_DEVICE inline void stage_books(const RowJob& job) {
-  StagedBooks<T>::stage(simt::dynamic_shared<std::byte>() + job.books_at, product_block().input.codebooks,
-                        simt::warp_index() - job.first_book_warp, job.book_warps);
 }
 
 }  // namespace detail
@@ -431,21 +446,21 @@ RL_DEVICE inline void stage_books(const RowJob& job) {
 RL_DEVICE inline void start(int number) {
   const RowJob& job = product_block().jobs[number];
   detail::start_weights(product_block().input);
-  detail::prefetch(job);
-  switch (job.matrix.type) {
-#define RL_CASE(T)                                                                                   \
-  case quant::Type::T:                                                                               \
-    if constexpr (StagedBooks<quant::Type::T>::kBytes > 0) detail::stage_books<quant::Type::T>(job); \
-    return;
-    RL_FOR_EACH_TYPE(RL_CASE)
-#undef RL_CASE
-  }
+  stage_books(job.matrix.type, simt::dynamic_shared<std::byte>() + job.books_at,
+              product_block().input.codebooks, simt::warp_index() - job.first_book_warp, job.book_warps);
+  detail::stage(number, 0);
+  simt::copy_commit();
+  if (job.chunks() > 1) detail::stage(number, 1);
+  simt::copy_commit();
 }
 
 /// Waits and brings the activations to shared memory; false: the pass is skipped.
 RL_DEVICE inline bool wait_for_input() {
   const BlockInput& in = product_block().input;
-  if (!in.waited && simt::skipped(in.skip)) return false;
+  if (!in.waited && simt::skipped(in.skip)) {
+    simt::copy_wait<0>();
+    return false;
+  }
   if (in.starts_next) simt::let_next_start();
   for (int i = 0; i < 2; ++i) {
     const auto& extra = in.extras[i];
@@ -457,11 +472,13 @@ RL_DEVICE inline bool wait_for_input() {
   } else {
     detail::bring(in);
   }
+  simt::copy_wait<1>();
   simt::sync_block();
   return true;
 }
 
-/// This warp's part of the job; a sync_block() comes before the sums are read.
+/// This warp's part of the job; a sync_block() comes before the sums are read. The jobs of a block have
+/// equally many chunks.
 RL_DEVICE inline void multiply(int number) {
   switch (product_block().jobs[number].matrix.type) {
 #define RL_CASE(T)     \

@@ -21,6 +21,21 @@ double row_cost(const DeviceMatrix& m) {
   return takes_floats(m.type) ? cost : cost + 24.0 * m.planes.cols / 64;
 }
 
+/// Of a block's weights that are staged at a time, unless a few rows are more: several blocks share a
+/// multiprocessor.
+constexpr uint32_t kChunkBytes = 28 << 10;
+
+/// Halves `rows` until what they take is little enough, and notes the chunks of `all` rows; bytes(rows): of a
+/// chunk.
+template <typename Bytes>
+int choose_chunk(ProductNeeds& needs, int all, int step, Bytes bytes) {
+  int rows = all;
+  while (rows > step && bytes(rows) > kChunkBytes) rows = (rows / 2 + step - 1) / step * step;
+  needs.chunk = std::max<size_t>(needs.chunk, bytes(rows));
+  needs.chunks = std::max(needs.chunks, (all + rows - 1) / rows);
+  return rows;
+}
+
 }  // namespace
 
 Projection make_projection(std::span<const DeviceMatrix> matrices, bool norm, int multiprocessors) {
@@ -41,7 +56,14 @@ Projection make_projection(std::span<const DeviceMatrix> matrices, bool norm, in
     const int step = rows_of_step(m);
     const int steps = static_cast<int>(std::ceil(m.planes.rows / share / step));
     ProjectPart& part = out.parts[out.n_parts++];
-    part = {.matrix = m, .first_block = out.n_blocks, .block_rows = steps * step, .out = row};
+    const int block_rows = steps * step;
+    const int chunk_rows =
+        choose_chunk(needs, block_rows, step, [&](int rows) { return staged_bytes(m, rows); });
+    part = {.matrix = m,
+            .first_block = out.n_blocks,
+            .block_rows = block_rows,
+            .chunk_rows = chunk_rows,
+            .out = row};
     out.n_blocks += (m.planes.rows + part.block_rows - 1) / part.block_rows;
     row += m.planes.rows;
     needs.n_sums = std::max(needs.n_sums, part.block_rows * m.segments);
@@ -64,7 +86,17 @@ ProductLayout ExpertsGateUp::layout(const LayerExperts& experts, int n) {
   };
   add(experts.slot);
   if (experts.has_shared) add(experts.shared);
-  return product_layout(needs);
+  const auto most = [&](DeviceMatrix ExpertMatrices::*m, int rows) {
+    return std::max(staged_bytes(experts.slot.*m, rows),
+                    experts.has_shared ? staged_bytes(experts.shared.*m, rows) : 0);
+  };
+  const auto gate_bytes = [&](int rows) { return most(&ExpertMatrices::gate, rows); };
+  const int chunk_rows = choose_chunk(
+      needs, kRows, 1, [&](int rows) { return gate_bytes(rows) + most(&ExpertMatrices::up, rows); });
+  ProductLayout out = product_layout(needs);
+  out.chunk_rows = chunk_rows;
+  out.second_stage = gate_bytes(chunk_rows);
+  return out;
 }
 
 ProductLayout ExpertsDown::layout(const LayerExperts& experts, int hidden_stride) {
@@ -79,7 +111,16 @@ ProductLayout ExpertsDown::layout(const LayerExperts& experts, int hidden_stride
     add(experts.shared.down, 1);
     needs.books[1] = books_of(experts.shared.down);
   }
-  return product_layout(needs);
+  const auto routed_bytes = [&](int rows) {
+    return static_cast<uint32_t>(experts.n_used) * staged_bytes(experts.slot.down, rows);
+  };
+  const int chunk_rows = choose_chunk(needs, kRows, 1, [&](int rows) {
+    return routed_bytes(rows) + (experts.has_shared ? staged_bytes(experts.shared.down, rows) : 0);
+  });
+  ProductLayout out = product_layout(needs);
+  out.chunk_rows = chunk_rows;
+  out.second_stage = routed_bytes(chunk_rows);
+  return out;
 }
 
 }  // namespace redlite::gpu

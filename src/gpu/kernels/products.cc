@@ -44,6 +44,10 @@ RL_DEVICE inline int prepare(const Project::Params& p, Products::Shared& shared)
     job.vector = job.vector_step = 0;
     job.sums_at = p.layout.sums_at;
     job.books_at = p.layout.books_at[0];
+    job.chunk_rows = at.chunk_rows;
+    job.stage_at = p.layout.stage_at;
+    job.chunk_bytes = p.layout.chunk_bytes;
+  } else if (thread == simt::kWarpSize) {
     BlockInput& in = product_block().input;
     in = {};
     in.skip = p.skip;
@@ -117,6 +121,9 @@ RL_DEVICE inline int prepare(const ExpertsGateUp::Params& p, Products::Shared&) 
     job.vector = job.vector_step = 0;
     job.sums_at = has_up ? up_sums : gate_sums;
     job.books_at = p.layout.books_at[has_up && !alike ? 1 : 0];
+    job.chunk_rows = p.layout.chunk_rows;
+    job.stage_at = p.layout.stage_at + (has_up ? p.layout.second_stage : 0);
+    job.chunk_bytes = p.layout.chunk_bytes;
   } else if (warp == 1 && simt::lane_index() == 0) {
     BlockInput& in = product_block().input;
     in = {};
@@ -172,8 +179,11 @@ RL_DEVICE inline int prepare(const ExpertsDown::Params& p, Products::Shared& sha
   const int rows = p.n - first < kRows ? p.n - first : kRows;
   simt::let_next_start();
 
-  // The slots are there (ExpertsGateUp has waited for them), the hidden values are not. The last warp has the
-  // shared expert, the others the routed ones.
+  // The slots are there (ExpertsGateUp has waited for them), the hidden values are not. But in a pass that is
+  // skipped they are another layer's, and none of this one's. The last warp has the shared expert, the others
+  // the routed ones.
+  const bool may_be_skipped = p.skip != nullptr;
+  if (may_be_skipped && simt::skipped(p.skip)) return -1;
   const int routed_warps = p.experts.has_shared ? kBlockWarps - 1 : kBlockWarps;
   const bool routed = warp < routed_warps;
   const DeviceMatrix& down = p.experts.slot.down;
@@ -194,11 +204,15 @@ RL_DEVICE inline int prepare(const ExpertsDown::Params& p, Products::Shared& sha
     job.vector_step = 1;
     job.sums_at = routed ? p.layout.sums_at : shared_sums;
     job.books_at = p.layout.books_at[routed ? 0 : 1];
+    job.chunk_rows = p.layout.chunk_rows;
+    job.stage_at = p.layout.stage_at + (routed ? 0 : p.layout.second_stage);
+    job.chunk_bytes = p.layout.chunk_bytes;
   } else if (warp == 1 && simt::lane_index() == 0) {
     const bool other_floats = p.experts.has_shared && takes_floats(shared_down.type);
     BlockInput& in = product_block().input;
     in = {};
     in.skip = p.skip;
+    in.waited = may_be_skipped;
     in.layout = p.layout;
     in.codebooks = p.codebooks;
     in.n_vectors = n_all;

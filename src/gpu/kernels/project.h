@@ -30,6 +30,7 @@ struct ProjectPart {
   DeviceMatrix matrix;
   int first_block;
   int block_rows;  ///< of each of its blocks
+  int chunk_rows;  ///< of them, as many as are staged at a time
   int out;
 };
 

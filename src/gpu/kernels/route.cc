@@ -130,6 +130,8 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
 
   // All logits are there.
   if (lane == 0) p.tickets[token] = 0;
+  const float shared_logit =
+      lane == p.n_used && p.n_rows > p.n_experts ? load_fresh(&logits[p.n_experts]) : 0;
   select(logits, p.n_experts, p.n_used, shared.candidates, shared.selection);
   const float share = share_of(shared.selection, p.n_used, p.scale);
   const int n_shares = p.n_used + p.n_rows - p.n_experts;
@@ -139,7 +141,7 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
     p.ids[static_cast<size_t>(token) * p.n_used + lane] = ids[lane];
     shares[lane] = share;
   } else if (lane == p.n_used && n_shares > p.n_used) {
-    shares[lane] = sigmoid(load_fresh(&logits[p.n_experts]));
+    shares[lane] = sigmoid(shared_logit);
   }
   int32_t* slots = p.slots == nullptr ? nullptr : p.slots + static_cast<size_t>(token) * p.n_used;
   if (p.table.slot_of != nullptr) assign_slots(p.table, ids, p.n_used, slots);

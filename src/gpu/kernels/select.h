@@ -25,6 +25,11 @@ RL_DEVICE inline uint32_t expert_order(float logit) {
   if (!(logit == logit)) return 1;
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
+/// The logit it came from; -0 has become 0.
+RL_DEVICE inline float expert_logit(uint32_t order) {
+  if (order == 1) return simt::float_of_bits(0x7fffffffu);
+  return simt::float_of_bits((order & 0x80000000u) != 0 ? order & 0x7fffffffu : ~order);
+}
 /// Of equal logits the lower id is better.
 RL_DEVICE inline uint64_t expert_key(uint32_t order, int expert) {
   return static_cast<uint64_t>(order) << 32 | (0xffffffffu - static_cast<uint32_t>(expert));
@@ -73,7 +78,7 @@ RL_DEVICE inline void select(const float* logits, int n_experts, int n_used, uin
     for (int j = 0; j < n; ++j) place += candidates[j] > candidate ? 1 : 0;
     if (place >= n_used) continue;
     to.ids[place] = static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(candidate));
-    to.logits[place] = load_fresh(&logits[to.ids[place]]);
+    to.logits[place] = expert_logit(static_cast<uint32_t>(candidate >> 32));
   }
   simt::sync_warp();
 }

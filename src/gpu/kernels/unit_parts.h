@@ -29,16 +29,33 @@ using simt::select_bytes;
 using simt::U32x2;
 using simt::U32x4;
 
+/// Some rows of a matrix in shared memory: byte b of plane p lies at plane[p] + b, for the rows' bytes.
+struct StagedPlanes {
+  simt::SharedAddress plane[kMaxPlanes];
+};
+
 template <typename T>
 RL_DEVICE inline T load(const PlaneMatrix& w, int plane, uint64_t byte) {
   return simt::load_once(reinterpret_cast<const T*>(w.data + w.plane[plane] + byte));
+}
+template <typename T>
+RL_DEVICE inline T load(const StagedPlanes& w, int plane, uint64_t byte) {
+  return simt::load_shared<T>(w.plane[plane] + static_cast<simt::SharedAddress>(byte));
 }
 /// Fields of a few bytes, which neighbouring threads read together: through the cache.
 template <typename T>
 RL_DEVICE inline T load_small(const PlaneMatrix& w, int plane, uint64_t byte) {
   return simt::load_cached(reinterpret_cast<const T*>(w.data + w.plane[plane] + byte));
 }
+template <typename T>
+RL_DEVICE inline T load_small(const StagedPlanes& w, int plane, uint64_t byte) {
+  return load<T>(w, plane, byte);
+}
 
+/// Byte i of a word.
+RL_DEVICE inline uint32_t byte_of(uint32_t word, int i) {
+  return select_bytes(word, 0, 0x4440u + static_cast<uint32_t>(i));
+}
 /// Bytes below 128, each less k (at most 128).
 RL_DEVICE inline uint32_t minus(uint32_t bytes, uint32_t k) {
   return ((bytes | 0x80808080u) - k * 0x01010101u) ^ 0x80808080u;

@@ -11,7 +11,8 @@
 ///     struct Unit<T> {
 ///       static constexpr int kValues;       // 64 or 32
 ///       static constexpr bool kHasMin;
-///       static Unit load(const PlaneMatrix& w, uint32_t i);       // unit i of the matrix: loads only
+///       template <typename Planes>                               // PlaneMatrix or StagedPlanes
+///       static Unit load(const Planes& w, uint32_t i);             // unit i of the matrix: loads only
 ///       void unpack(const Codebooks* books, UnitValues<kValues>& out) const;   // arithmetic only
 ///     };
 /// quant/blocks.h says what the bits mean, planes.h how they lie. Value v of a unit is

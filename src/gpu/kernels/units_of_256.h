@@ -15,7 +15,8 @@ struct Unit<quant::Type::Q2_K> {
   uint32_t scales;  ///< low nibble of byte g: scale, high nibble: min
   uint32_t d;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::load<detail::U32x4>(w, 0, 16ull * i), detail::load_small<uint32_t>(w, 1, 4ull * i),
             detail::load_small<uint32_t>(w, 2, 4ull * (i / 4))};
   }
@@ -40,7 +41,8 @@ struct Unit<quant::Type::Q3_K> {
   uint32_t scales;  ///< a byte for 16 values, plus 32
   uint16_t d;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     const uint32_t block = i / 4, l = i % 4;
     const uint32_t low = detail::load_small<uint32_t>(w, 2, 12ull * block + 4 * (l % 2)) >> (4 * (l / 2));
     const uint32_t high = detail::load_small<uint32_t>(w, 2, 12ull * block + 8) >> (2 * l);
@@ -69,7 +71,8 @@ struct Unit<quant::Type::Q4_K> {
   detail::U32x4 header;
   uint32_t l;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     Unit u;
     for (int j = 0; j < 2; ++j) u.qs[j] = detail::load<detail::U32x4>(w, 0, 32ull * i + 16ull * j);
     u.header = detail::load_small<detail::U32x4>(w, 1, 16ull * (i / 4));
@@ -95,7 +98,8 @@ struct Unit<quant::Type::Q5_K> {
   detail::U32x4 header;
   uint32_t l;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     Unit u;
     for (int j = 0; j < 2; ++j) u.qs[j] = detail::load<detail::U32x4>(w, 0, 32ull * i + 16ull * j);
     u.fifth = detail::load<detail::U32x2>(w, 1, 8ull * i);
@@ -123,7 +127,8 @@ struct Unit<quant::Type::Q6_K> {
   uint32_t scales;  ///< a signed byte for 16 values
   uint16_t d;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     Unit u;
     for (int j = 0; j < 2; ++j) u.ql[j] = detail::load<detail::U32x4>(w, 0, 32ull * i + 16ull * j);
     u.qh = detail::load<detail::U32x4>(w, 1, 16ull * i);
@@ -153,7 +158,8 @@ struct Unit<quant::Type::IQ4_XS> {
   detail::U32x2 header;  ///< d, high bits of the scales, low nibbles of the scales
   uint32_t l;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     Unit u;
     for (int j = 0; j < 2; ++j) u.qs[j] = detail::load<detail::U32x4>(w, 0, 32ull * i + 16ull * j);
     u.header = detail::load_small<detail::U32x2>(w, 1, 8ull * (i / 4));

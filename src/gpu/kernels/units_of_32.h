@@ -16,7 +16,8 @@ struct NibbleUnit {
   U32x4 qs;
   S scales;
 
-  static RL_DEVICE NibbleUnit read(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE NibbleUnit read(const Planes& w, uint32_t i) {
     return {load<U32x4>(w, 0, 16ull * i), load_small<S>(w, 1, sizeof(S) * uint64_t{i})};
   }
   RL_DEVICE void nibbles(UnitValues<32>& out, uint32_t offset) const {
@@ -40,7 +41,8 @@ RL_DEVICE inline void set_scales(UnitValues<32>& out, float scale, float min = 0
 template <>
 struct Unit<quant::Type::Q4_0> : detail::NibbleUnit<uint16_t> {
   static constexpr bool kHasMin = false;
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::NibbleUnit<uint16_t>::read(w, i)};
   }
   template <typename Books>
@@ -53,7 +55,8 @@ struct Unit<quant::Type::Q4_0> : detail::NibbleUnit<uint16_t> {
 template <>
 struct Unit<quant::Type::Q4_1> : detail::NibbleUnit<uint32_t> {
   static constexpr bool kHasMin = true;
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::NibbleUnit<uint32_t>::read(w, i)};
   }
   template <typename Books>
@@ -67,7 +70,8 @@ struct Unit<quant::Type::Q4_1> : detail::NibbleUnit<uint32_t> {
 template <>
 struct Unit<quant::Type::IQ4_NL> : detail::NibbleUnit<uint16_t> {
   static constexpr bool kHasMin = false;
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::NibbleUnit<uint16_t>::read(w, i)};
   }
   template <typename Books>
@@ -81,7 +85,8 @@ struct Unit<quant::Type::IQ4_NL> : detail::NibbleUnit<uint16_t> {
 template <>
 struct Unit<quant::Type::MXFP4> : detail::NibbleUnit<uint8_t> {
   static constexpr bool kHasMin = false;
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::NibbleUnit<uint8_t>::read(w, i)};
   }
   template <typename Books>
@@ -104,7 +109,8 @@ struct FiveBitUnit {
   uint32_t qh;
   S scales;
 
-  static RL_DEVICE FiveBitUnit read(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE FiveBitUnit read(const Planes& w, uint32_t i) {
     return {load<U32x4>(w, 0, 16ull * i), load_small<uint32_t>(w, 1, 4ull * i),
             load_small<S>(w, 2, sizeof(S) * uint64_t{i})};
   }
@@ -122,7 +128,8 @@ struct FiveBitUnit {
 template <>
 struct Unit<quant::Type::Q5_0> : detail::FiveBitUnit<uint16_t> {
   static constexpr bool kHasMin = false;
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::FiveBitUnit<uint16_t>::read(w, i)};
   }
   template <typename Books>
@@ -135,7 +142,8 @@ struct Unit<quant::Type::Q5_0> : detail::FiveBitUnit<uint16_t> {
 template <>
 struct Unit<quant::Type::Q5_1> : detail::FiveBitUnit<uint32_t> {
   static constexpr bool kHasMin = true;
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::FiveBitUnit<uint32_t>::read(w, i)};
   }
   template <typename Books>
@@ -153,7 +161,8 @@ struct Unit<quant::Type::Q8_0> {
   detail::U32x4 qs[2];
   uint16_t d;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     Unit u;
     for (int j = 0; j < 2; ++j) u.qs[j] = detail::load<detail::U32x4>(w, 0, 32ull * i + 16ull * j);
     u.d = detail::load_small<uint16_t>(w, 1, 2ull * i);

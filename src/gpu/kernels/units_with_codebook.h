@@ -14,7 +14,8 @@ struct Unit<quant::Type::IQ2_XXS> {
   detail::U32x4 qs;  ///< for 32 values: 4 indices, then 4 sign patterns of 7 bits and a scale of 4
   uint16_t d;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::load<detail::U32x4>(w, 0, 16ull * i), detail::load_small<uint16_t>(w, 1, 2ull * (i / 4))};
   }
   template <typename Books>
@@ -23,7 +24,7 @@ struct Unit<quant::Type::IQ2_XXS> {
     for (int h = 0; h < 2; ++h) {
       const uint32_t index = qs.v[2 * h], signs = qs.v[2 * h + 1];
       for (int e = 0; e < 4; ++e) {
-        const uint32_t code = detail::iq2_xxs(books, (index >> (8 * e)) & 255u);
+        const uint32_t code = detail::iq2_xxs(books, detail::byte_of(index, e));
         const uint32_t sign = detail::even_signs(books, (signs >> (7 * e)) & 127u);
         detail::put_iq2(code | sign, out.q + 8 * h + 2 * e);
       }
@@ -39,7 +40,8 @@ struct Unit<quant::Type::IQ2_XS> {
   detail::U32x4 qs;  ///< for 8 values: an index of 9 bits and a sign pattern of 7
   uint16_t scales, d;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::load<detail::U32x4>(w, 0, 16ull * i), detail::load_small<uint16_t>(w, 1, 2ull * i),
             detail::load_small<uint16_t>(w, 2, 2ull * (i / 4))};
   }
@@ -61,7 +63,8 @@ struct Unit<quant::Type::IQ2_S> {
   detail::U32x2 qs, signs;
   uint16_t qh, scales, d;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     const uint64_t block = i / 4, l = i % 4;
     return {detail::load<detail::U32x2>(w, 0, 64 * block + 8 * l),
             detail::load<detail::U32x2>(w, 0, 64 * block + 32 + 8 * l),
@@ -90,7 +93,8 @@ struct Unit<quant::Type::IQ3_XXS> {
   detail::U32x2 scales_signs;  ///< for 32 values: 4 sign patterns of 7 bits, a scale of 4
   uint16_t d;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::load<detail::U32x4>(w, 0, 16ull * i), detail::load<detail::U32x2>(w, 1, 8ull * i),
             detail::load_small<uint16_t>(w, 2, 2ull * (i / 4))};
   }
@@ -121,7 +125,8 @@ struct Unit<quant::Type::IQ3_S> {
   uint16_t qh, d;
   uint8_t scales;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     const uint64_t block = i / 4, l = i % 4;
     return {detail::load<detail::U32x4>(w, 0, 16ull * i),
             detail::load<detail::U32x2>(w, 1, 40 * block + 8 + 8 * l),
@@ -153,7 +158,8 @@ struct Unit<quant::Type::IQ1_S> {
   uint32_t qh;  ///< for 32 values, 16 bits: 4 x 3 high bits, a scale of 3, the shift's sign
   uint16_t d;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::load<detail::U32x2>(w, 0, 8ull * i), detail::load_small<uint32_t>(w, 1, 4ull * i),
             detail::load_small<uint16_t>(w, 2, 2ull * (i / 4))};
   }
@@ -163,7 +169,7 @@ struct Unit<quant::Type::IQ1_S> {
     for (int h = 0; h < 2; ++h) {
       const uint32_t high = (qh >> (16 * h)) & 0xffffu;
       for (int e = 0; e < 4; ++e) {
-        const uint32_t index = ((qs.v[h] >> (8 * e)) & 255u) | (((high >> (3 * e)) & 7u) << 8);
+        const uint32_t index = detail::byte_of(qs.v[h], e) | (((high >> (3 * e)) & 7u) << 8);
         detail::put_iq1(detail::iq1(books, index), (high >> 15) != 0, out.q + 8 * h + 2 * e);
       }
       out.scale[2 * h] = out.scale[2 * h + 1] =
@@ -181,7 +187,8 @@ struct Unit<quant::Type::IQ1_M> {
   detail::U32x2 scales;  ///< 4 x 16 bits: 4 scales of 3 bits, a nibble of the block's scale
   uint32_t l;
 
-  static RL_DEVICE Unit load(const PlaneMatrix& w, uint32_t i) {
+  template <typename Planes>
+  static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::load<detail::U32x2>(w, 0, 8ull * i), detail::load_small<uint32_t>(w, 1, 4ull * i),
             detail::load_small<detail::U32x2>(w, 2, 8ull * (i / 4)), i % 4};
   }
@@ -193,7 +200,7 @@ struct Unit<quant::Type::IQ1_M> {
     const uint32_t word = (l < 2 ? scales.v[0] : scales.v[1]) >> (16 * (l % 2));
     for (int e = 0; e < 8; ++e) {
       const uint32_t nibble = (qh >> (4 * e)) & 15u;
-      const uint32_t index = ((qs.v[e / 4] >> (8 * (e % 4))) & 255u) | ((nibble & 7u) << 8);
+      const uint32_t index = detail::byte_of(qs.v[e / 4], e % 4) | ((nibble & 7u) << 8);
       detail::put_iq1(detail::iq1(books, index), (nibble & 8u) != 0, out.q + 2 * e);
     }
     for (int g = 0; g < 4; ++g) {
