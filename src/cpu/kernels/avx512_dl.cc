@@ -351,6 +351,7 @@ void multiply_with(const model::Matrix& w, int first, int last, const Activation
   if (tokens == 1) return multiply_few<Decoder, 1>(w, first, last, x, t_first, 1, y, y_stride);
   if (tokens == 2) return multiply_few<Decoder, 2>(w, first, last, x, t_first, 2, y, y_stride);
   if (tokens <= 4) return multiply_few<Decoder, 4>(w, first, last, x, t_first, tokens, y, y_stride);
+  if (tokens <= 8) return multiply_few<Decoder, 8>(w, first, last, x, t_first, tokens, y, y_stride);
   multiply_many<Decoder>(w, first, last, x, t_first, t_last, y, y_stride);
 }
 
