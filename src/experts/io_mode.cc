@@ -15,13 +15,14 @@ namespace redlite::experts {
 namespace {
 
 /// Bytes a second of random experts read together; 0 if one cannot be read.
-double read_rate(const ExpertFiles& files, IoMode mode, std::mt19937& random) {
-  constexpr size_t kMostExperts = 16;
-  constexpr size_t kMostBytes = size_t{32} << 20;
+double read_rate_once(const ExpertFiles& files, IoMode mode, std::mt19937& random) {
+  // Of small experts more, for otherwise the start of the reads is all that is timed.
+  constexpr size_t kExperts = 16;
+  constexpr size_t kLeastBytes = size_t{4} << 20, kMostBytes = size_t{32} << 20;
   std::vector<ExpertKey> keys;
   std::vector<Placement> placements;
   size_t bytes = 0;
-  while (keys.size() < kMostExperts && (keys.empty() || bytes < kMostBytes)) {
+  while (keys.empty() || bytes < kLeastBytes || (keys.size() < kExperts && bytes < kMostBytes)) {
     const ExpertKey key{static_cast<int32_t>(random() % files.layers.size()),
                         static_cast<int32_t>(random() % static_cast<uint32_t>(files.n_experts))};
     keys.push_back(key);
@@ -32,6 +33,8 @@ double read_rate(const ExpertFiles& files, IoMode mode, std::mt19937& random) {
   std::memset(memory.data(), 0, bytes);  // the first touch of memory is not the disk's time
   ExpertStore store(files, mode, make_reader());
   std::vector<Arrival> arrivals;
+  store.read(keys[0], placements[0], memory.data(), 0);  // a reader's first read may take longer
+  while (store.pending() > 0) store.poll(true, arrivals);
   const auto start = std::chrono::steady_clock::now();
   std::byte* slot = memory.data();
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -43,6 +46,13 @@ double read_rate(const ExpertFiles& files, IoMode mode, std::mt19937& random) {
   const bool failed =
       std::any_of(arrivals.begin(), arrivals.end(), [](const Arrival& a) { return !a.error.empty(); });
   return failed ? 0 : static_cast<double>(bytes) / seconds;
+}
+
+/// The best of three: each takes a few milliseconds, in which another program may have had the processor.
+double read_rate(const ExpertFiles& files, IoMode mode, std::mt19937& random) {
+  double best = 0;
+  for (int i = 0; i < 3; ++i) best = std::max(best, read_rate_once(files, mode, random));
+  return best;
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ struct Plan {
 using Report = std::function<void(const std::string& what, double part)>;
 
 /// Models up to this size are simply run at each choice.
-inline constexpr uint64_t kSmall = uint64_t{1} << 30;
+inline constexpr uint64_t kSmall = uint64_t{128} << 20;
 
 /// Throws Error when the options ask for more context than the model has, or for a prompt beyond it.
 void check(const model::Model& model, const Options& options);
@@ -57,6 +57,16 @@ void check(const model::Model& model, const Options& options);
 /// Looks at the machine and runs the model for some seconds. Throws Error when the model cannot be run at
 /// all.
 Plan make_plan(const model::Model& model, const Options& options, const Report& report);
+
+struct Probe;
+/// Of a model, what a prediction needs.
+struct Shape {
+  int n_layers = 0, n_experts = 0, n_used = 0;
+  double expert_bytes = 0;  ///< of one expert, in the mean of the layers
+  uint64_t full_bytes = 0;  ///< of a cache that holds all
+};
+/// What follows for a choice from a probe: hit_rate and the speeds.
+void predict(const Shape& shape, int n_prompt, const Probe& probe, Choice& choice);
 
 /// The sizes that a plan considers and the memory of each, without running anything.
 std::vector<Choice> choices_for(const model::Model& model, const Options& options, uint64_t available);

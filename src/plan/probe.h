@@ -14,12 +14,12 @@ namespace redlite::plan {
 /// An expert that t tokens share takes expert_seconds + t * expert_token_seconds in a layer: weights are read
 /// once, however many tokens they are multiplied with.
 struct Probe {
-  double token_seconds = 0;          ///< a decoded token whose experts are all in memory
-  double prompt_token_seconds = 0;   ///< a token of a long prompt, its routed experts apart
-  double expert_seconds = 0;         ///< of an expert used by any token
-  double expert_token_seconds = 0;   ///< ... and of each token that uses it
-  double miss_bytes_per_second = 0;  ///< reads that a prompt or a token waits for, prefetch included
-  double stall_per_miss_second = 0;  ///< waiting of a decoded token, by the time that its reads take the disk
+  double token_seconds = 0;         ///< a decoded token whose experts are all in memory
+  double prompt_token_seconds = 0;  ///< a token of a long prompt, its routed experts apart
+  double expert_seconds = 0;        ///< of an expert used by any token
+  double expert_token_seconds = 0;  ///< ... and of each token that uses it
+  double miss_seconds = 0;  ///< what an expert that a cache lacks adds to a decoded token, prefetch included
+  double miss_bytes_per_second = 0;  ///< at which a prompt gets the experts that it waits for
   double spread = 0;  ///< experts of a layer that random tokens choose from as if evenly: at most all of them
   /// [i]: part of the selections that a cache of i experts a layer misses, least recently used given away
   /// first; beyond what the run has seen a straight line to none.
