@@ -76,6 +76,10 @@ void populate(const void* block) {
 #ifdef MADV_POPULATE_READ
   if (::madvise(const_cast<void*>(block), kHugePage, MADV_POPULATE_READ) == 0) return;
 #endif
+  touch(block);
+}
+
+void touch(const void* block) {
   for (size_t i = 0; i < kHugePage; i += 4096)
     static_cast<void>(*(static_cast<const volatile std::byte*>(block) + i));
 }

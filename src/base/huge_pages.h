@@ -27,6 +27,10 @@ bool is_huge_page(const void* block);
 /// Brings a block of a mapping into memory.
 void populate(const void* block);
 
+/// Reads a byte of every small page of a block. Under a hypervisor that shadows page tables the first access
+/// of a process to each costs microseconds, though the system maps it already.
+void touch(const void* block);
+
 /// Makes the system forget a block of a mapped file (shared, read-only), so that it is read from disk when
 /// next touched. A part that is in use elsewhere stays.
 void drop_from_page_cache(const void* block, int descriptor, uint64_t offset);

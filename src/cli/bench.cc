@@ -144,6 +144,7 @@ class BenchRun {
     setting.first_token_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     setting.memory_bandwidth = bandwidth_;
+    if (open.cpu) open.cpu->wait_for_weight_pages();  // what is measured is how it goes on
     measure_disk(model, setting);
 
     const bench::Traffic traffic(model, options.kv == "f16" ? 2 : 4);

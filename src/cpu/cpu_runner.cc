@@ -354,6 +354,10 @@ WeightPages::Report CpuRunner::weight_pages() const {
   return impl_->weight_pages.report();
 }
 
+void CpuRunner::wait_for_weight_pages() {
+  impl_->weight_pages.wait();
+}
+
 std::string_view CpuRunner::kernels() const {
   return impl_->kernels.name;
 }

@@ -49,6 +49,7 @@ class CpuRunner final : public model::Runner {
   StageTimes stage_times() const;
   std::string cache_io() const;  ///< how experts are read, see ExpertCache::io()
   WeightPages::Report weight_pages() const;
+  void wait_for_weight_pages();  ///< until all mapped weights were brought into memory, if there is room
   std::string_view kernels() const;
   int threads() const;
 

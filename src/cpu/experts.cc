@@ -81,22 +81,31 @@ model::Matrix CpuRunner::Impl::predictor_of(int layer) {
   model::Matrix predictor = predictor_shape(router);
   if (predictor.rows == 0) return router;
   const size_t cols = router.cols;
-  predictors.resize(config.n_layers);
-  AlignedBuffer<std::byte>& rows = predictors[layer];
-  if (rows.size() == 0) {
-    rows = AlignedBuffer<std::byte>(predictor.bytes());
+  if (!predictors.memory) {
+    constexpr size_t kLine = 64;
+    size_t lines = 0;
+    for (const model::LayerWeights& each : weights.layers) {
+      predictors.first.push_back(lines * kLine / sizeof(float));
+      lines += (predictor_shape(each.ffn.router).bytes() + kLine - 1) / kLine;
+    }
+    predictors.memory.emplace(lines * kLine / sizeof(float), "predictions of experts");
+    predictors.made.resize(weights.layers.size());
+  }
+  auto* const rows = reinterpret_cast<std::byte*>(predictors.memory->data() + predictors.first[layer]);
+  if (!predictors.made[layer]) {
     std::atomic<bool> encoded = true;
     pool.run(router.rows, 1 + router.rows / (4 * pool.size()), [&](int first, int last, int) {
       std::vector<float> row(cols);
       for (int r = first; r < last; ++r) {
         quant::decode(router.type, router.row(r), row.data(), cols);
-        if (!quant::encode(predictor.type, row.data(), rows.data() + predictor.row_bytes() * r, cols))
+        if (!quant::encode(predictor.type, row.data(), rows + predictor.row_bytes() * r, cols))
           encoded = false;
       }
     });
-    if (!encoded) std::memset(rows.data(), 0, rows.size());  // predicts nothing useful and harms nobody
+    if (!encoded) std::memset(rows, 0, predictor.bytes());  // predicts nothing useful and harms nobody
+    predictors.made[layer] = true;
   }
-  predictor.data = rows.data();
+  predictor.data = rows;
   return predictor;
 }
 

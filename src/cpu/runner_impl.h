@@ -1,10 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "base/aligned.h"
+#include "base/huge_pages.h"
 #include "cpu/cpu_runner.h"
 #include "cpu/kernels.h"
 #include "cpu/mixer_kernels.h"
@@ -167,7 +168,13 @@ struct CpuRunner::Impl {
   std::vector<DeltaOffsets> delta_offsets;  ///< by layer
   std::vector<std::vector<float>> conv;     ///< by layer: [conv_kernel][conv_dim], for vectors of channels
   std::vector<double> rope_frequencies;     ///< [rope_dims / 2]
-  std::vector<AlignedBuffer<std::byte>> predictors;  ///< by layer: its router in Q8_0; empty until needed
+
+  /// Every layer's router in Q8_0, in one piece for the sake of huge pages; made when first needed.
+  struct Predictors {
+    std::optional<HugeFloats> memory;
+    std::vector<size_t> first;  ///< by layer: where its rows begin, a value of `memory`
+    std::vector<bool> made;     ///< by layer
+  } predictors;
 
   Chunk chunk;
   const model::Tap* tap = nullptr;

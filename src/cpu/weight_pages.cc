@@ -37,14 +37,18 @@ std::vector<Extent> dense_extents(const model::Model& model) {
 
 }  // namespace
 
-/// The whole blocks within dense weights, then those of the rest if the experts are mapped.
-std::vector<WeightPages::Block> WeightPages::blocks_of(const model::Model& model, bool experts) {
+/// The blocks of dense weights, then those of the rest if the experts are mapped and there is room. With room
+/// dense weights' first and last blocks are among them, which hold other bytes, too: a layer's are 20 MB or
+/// so between experts, and its router and shared expert lie at the ends.
+std::vector<WeightPages::Block> WeightPages::blocks_of(const model::Model& model, bool experts, bool room) {
   std::vector<Block> blocks;
   std::set<uintptr_t> dense;
   const auto add = [&](const MappedFile& shard, Extent extent, bool is_dense) {
-    const auto begin = reinterpret_cast<uintptr_t>(shard.bytes().data());
-    uintptr_t block = (extent.first + kHugePage - 1) / kHugePage * kHugePage;
-    for (; block + kHugePage <= extent.second; block += kHugePage) {
+    const auto begin = reinterpret_cast<uintptr_t>(shard.bytes().data()), end = begin + shard.bytes().size();
+    uintptr_t block = extent.first / kHugePage * kHugePage;
+    if (block < begin || (block < extent.first && !(is_dense && room))) block += kHugePage;
+    const uintptr_t most = is_dense && room ? extent.second + kHugePage - 1 : extent.second;
+    for (; block + kHugePage <= std::min(most, end); block += kHugePage) {
       if (is_dense ? dense.insert(block).second : !dense.contains(block))
         blocks.push_back(
             {shard.bytes().data() + (block - begin), shard.file().descriptor(), block - begin, is_dense});
@@ -55,7 +59,7 @@ std::vector<WeightPages::Block> WeightPages::blocks_of(const model::Model& model
     for (const MappedFile& shard : model.file().shards()) {
       const auto begin = reinterpret_cast<uintptr_t>(shard.bytes().data()),
                  end = begin + shard.bytes().size();
-      if (!is_dense && experts) add(shard, {begin, end}, false);
+      if (!is_dense && experts && room) add(shard, {begin, end}, false);
       for (const Extent& extent : extents) {
         if (is_dense && extent.first >= begin && extent.second <= end) add(shard, extent, true);
       }
@@ -65,9 +69,11 @@ std::vector<WeightPages::Block> WeightPages::blocks_of(const model::Model& model
 }
 
 WeightPages::WeightPages(const model::Model& model, bool experts, bool room)
-    : blocks_(huge_pages_available() ? blocks_of(model, experts && room) : std::vector<Block>()),
-      room_(room) {
-  // The model gave the advice for its dense weights before it touched any.
+    : blocks_(huge_pages_available() ? blocks_of(model, experts, room) : std::vector<Block>()), room_(room) {
+  // The model gave the advice for its dense weights before it touched any, their first and last blocks apart.
+  for (const Block& block : blocks_) {
+    if (block.dense && !experts) advise_huge_pages(block.data, kHugePage);
+  }
   for (const MappedFile& shard : model.file().shards()) {
     if (experts) advise_huge_pages(shard.bytes().data(), shard.bytes().size());
   }
@@ -91,6 +97,7 @@ void WeightPages::work() {
     } else if (block.dense && room_ && copy_to_huge_page(block.data)) {
       copied_ += kHugePage;
     }
+    touch(block.data);
     seen_ += kHugePage;
   }
   seen_.notify_all();

@@ -21,7 +21,8 @@ namespace redlite::cpu {
 class WeightPages {
  public:
   /// Starts at once. `experts`: they are used from the mapping; `room`: there is memory for all weights that
-  /// are used so. Without it nothing is copied, and experts come into memory as they are used.
+  /// are used so, and for the rest of the huge pages that dense weights begin and end in. Without it nothing
+  /// is copied, and experts come into memory as they are used.
   WeightPages(const model::Model& model, bool experts, bool room);
   ~WeightPages();  ///< Stops where it is.
   WeightPages(const WeightPages&) = delete;
@@ -46,7 +47,7 @@ class WeightPages {
     uint64_t offset;
     bool dense;
   };
-  static std::vector<Block> blocks_of(const model::Model& model, bool experts);
+  static std::vector<Block> blocks_of(const model::Model& model, bool experts, bool room);
   void work();
   bool read_again(const Block& block);
 
