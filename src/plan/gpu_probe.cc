@@ -14,15 +14,11 @@ namespace {
 using model::LogitsFor;
 using model::Token;
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 template <typename F>
 double seconds_of(const F& run) {
-  const double start = seconds_now();
+  const auto start = std::chrono::steady_clock::now();
   run();
-  return seconds_now() - start;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace
