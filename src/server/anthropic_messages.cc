@@ -310,7 +310,8 @@ class Messages final : public Api {
     if (const auto format = request.find("output_format")) read_text_format(*format, *format, task);
     // An answer that the client has begun goes on.
     const Json& last = conversation.messages.back();
-    if (last["role"] == "assistant" && !last.contains("tool_calls") && last["content"] != "") {
+    if (last["role"] == "assistant" && !last.contains("tool_calls") &&
+        !last["content"].get_ref<const Json::string_t&>().empty()) {
       if (task.format != TextFormat::Any)
         request.at("messages")
             .refuse("must not end with an answer that is begun where it has to have a format");
