@@ -153,12 +153,7 @@ GpuPlan make_gpu_plan(const model::Model& model, const Options& options,
       }
     }
   }
-  for (size_t i = 0; i < plan.choices.size(); ++i) {
-    const GpuChoice& choice = plan.choices[i];
-    if (choice.fits && (!plan.recommendation ||
-                        choice.decode_tok_s > 1.05 * plan.choices[*plan.recommendation].decode_tok_s))
-      plan.recommendation = i;
-  }
+  plan.recommendation = recommended(plan.choices);
   return plan;
 }
 

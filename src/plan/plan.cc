@@ -150,12 +150,7 @@ Plan make_plan(const model::Model& model, const Options& options, const Report& 
     for (Choice& choice : plan.choices)
       if (choice.fits) predict(shape, options.prompt, result, choice);
   }
-  for (size_t i = 0; i < plan.choices.size(); ++i) {
-    const Choice& choice = plan.choices[i];
-    if (choice.fits && (!plan.recommendation ||
-                        choice.decode_tok_s > 1.05 * plan.choices[*plan.recommendation].decode_tok_s))
-      plan.recommendation = i;
-  }
+  plan.recommendation = recommended(plan.choices);
   return plan;
 }
 

@@ -71,4 +71,16 @@ void predict(const Shape& shape, int n_prompt, const Probe& probe, Choice& choic
 /// The sizes that a plan considers and the memory of each, without running anything.
 std::vector<Choice> choices_for(const model::Model& model, const Options& options, uint64_t available);
 
+/// The fastest of what fits, the first where the gain is not worth speaking of; nullopt: nothing fits.
+template <typename C>
+std::optional<size_t> recommended(const std::vector<C>& choices) {
+  constexpr double kWorthIt = 1.05;
+  std::optional<size_t> best;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (choices[i].fits && (!best || choices[i].decode_tok_s > kWorthIt * choices[*best].decode_tok_s))
+      best = i;
+  }
+  return best;
+}
+
 }  // namespace redlite::plan
