@@ -26,9 +26,13 @@ endif()
 file(REAL_PATH ${REDLITE_NVCC} nvcc)
 get_filename_component(cuda_root ${nvcc}/../.. ABSOLUTE)
 find_path(REDLITE_CUDA_INCLUDE cuda_runtime_api.h
-  HINTS ${cuda_root}/include ${cuda_root}/targets/x86_64-linux/include REQUIRED)
+  HINTS ${cuda_root}/include ${cuda_root}/targets/x86_64-linux/include)
 find_library(REDLITE_CUDART libcudart_static.a
-  HINTS ${cuda_root}/lib64 ${cuda_root}/targets/x86_64-linux/lib REQUIRED)
+  HINTS ${cuda_root}/lib64 ${cuda_root}/lib ${cuda_root}/targets/x86_64-linux/lib)
+if(NOT REDLITE_CUDA_INCLUDE OR NOT REDLITE_CUDART)
+  message(FATAL_ERROR "${nvcc} is there, but its cuda_runtime_api.h or libcudart_static.a is not beside it in "
+    "${cuda_root}: install the whole toolkit, or configure with -DREDLITE_CUDA=OFF")
+endif()
 # The runtime is linked statically and opens the driver only when it is used.
 add_library(redlite_cudart INTERFACE)
 target_include_directories(redlite_cudart SYSTEM INTERFACE ${REDLITE_CUDA_INCLUDE})
