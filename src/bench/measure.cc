@@ -95,7 +95,7 @@ int64_t sum_of_tokens(const std::vector<Test>& tests) {
 
 std::vector<Measurement> empty_measurements(const std::vector<Test>& tests) {
   std::vector<Measurement> measurements;
-  for (const Test& test : tests) measurements.push_back({test, {}, {}, 0, 0});
+  for (const Test& test : tests) measurements.push_back({test, {}, {}, {}, 0, 0});
   return measurements;
 }
 
@@ -243,6 +243,10 @@ std::vector<Measurement> Bench::run_decodes(const Subject& subject, const std::v
       if (repetition < 0) continue;
       m.seconds.push_back(seconds);
       m.counters.add(before, count(subject));
+      if (subject.replay != nullptr)
+        m.replay_seconds.push_back(subject.replay->read(
+            std::span(text.experts)
+                .subspan(at - static_cast<size_t>(m.test.tokens), static_cast<size_t>(m.test.tokens))));
     }
     if (repetition >= 0 && run_rival(measurements))
       settle(runner, std::span(text.tokens).subspan(at - std::min<size_t>(at, 8), std::min<size_t>(at, 8)));

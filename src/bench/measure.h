@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/replay.h"
 #include "bench/rival.h"
 #include "bench/traffic.h"
 #include "bench/workload.h"
@@ -33,6 +34,8 @@ struct Subject {
   int n_vocab;
   const Traffic& traffic;
   std::function<Counters()> counters = {};
+  /// Of a runner that reads its weights from the mapped file; otherwise nullptr.
+  const Replay* replay = nullptr;
   /// How far the text of the depths was read last, for Bench; nullptr: not at all.
   std::unique_ptr<model::Mark> reached = nullptr;
   int reached_depth = 0;
@@ -41,10 +44,11 @@ struct Subject {
 /// The repetitions of a test.
 struct Measurement {
   Test test;
-  std::vector<double> seconds;  ///< of each repetition
-  Counters counters;            ///< of all repetitions
-  double floor_bytes = 0;       ///< a token, by Traffic
-  uint64_t fingerprint = 0;     ///< of the logits of all repetitions
+  std::vector<double> seconds;         ///< of each repetition
+  std::vector<double> replay_seconds;  ///< of the same tokens' bare reads behind it; empty: not measured
+  Counters counters;                   ///< of all repetitions
+  double floor_bytes = 0;              ///< a token, by Traffic
+  uint64_t fingerprint = 0;            ///< of the logits of all repetitions
 };
 
 double median(std::vector<double> values);

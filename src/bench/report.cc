@@ -123,6 +123,11 @@ ordered_json describe(const Measurement& m, const Setting& setting, const Rival*
       {"floor_fraction", rates.median / floor_rate},
       {"peak_memory_mib", mib(static_cast<double>(setting.peak_memory_bytes))},
       {"logits", fmt::format("{:016x}", m.fingerprint)}};
+  if (!m.replay_seconds.empty()) {
+    const double replay_rate = m.test.tokens / median(m.replay_seconds);
+    json["replay_tok_s"] = replay_rate;
+    json["replay_fraction"] = rates.median / replay_rate;
+  }
   const Counters& c = m.counters;
   if (c.selections > 0) {
     const double bytes_read = per_token(static_cast<double>(c.bytes_read), m);
@@ -164,8 +169,8 @@ std::string heading(const ordered_json& run, const Setting& setting) {
 }
 
 std::string table_head(bool rival) {
-  return fmt::format("{:<10}{:>7}  {:<14}{:>9}  {:<19}{:>9}{:>8}{:>12}{:>11}{}\n", "cache MiB", "depth",
-                     "test", "tok/s", "min - max", "of floor", "hits", "read/token", "memory",
+  return fmt::format("{:<10}{:>7}  {:<14}{:>9}  {:<19}{:>9}{:>10}{:>8}{:>12}{:>11}{}\n", "cache MiB", "depth",
+                     "test", "tok/s", "min - max", "of floor", "of reads", "hits", "read/token", "memory",
                      rival ? fmt::format("{:>10}{:>9}", "rival", "ratio") : "");
 }
 
@@ -178,6 +183,8 @@ std::string table_row(const ordered_json& m) {
                   fmt::format("{} {}", m["test"].get<std::string>(), m["tokens"].get<int>()),
                   rate(m[prefill ? "prefill_tok_s" : "decode_tok_s"]),
                   rate(m["min"]) + " - " + rate(m["max"]), 100 * m["floor_fraction"].get<double>());
+  row += m.contains("replay_fraction") ? fmt::format("{:>8.1f} %", 100 * m["replay_fraction"].get<double>())
+                                       : fmt::format("{:>10}", "-");
   if (m.contains("hit_rate")) {
     row += fmt::format("{:>6.1f} %{:>8.2f} MiB", 100 * m["hit_rate"].get<double>(),
                        mib(m["bytes_read_per_token"].get<double>()));

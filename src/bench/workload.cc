@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/sampler.h"
@@ -40,14 +41,21 @@ Text write_text(model::Runner& runner, int n, int n_vocab, const std::function<v
   options.seed = 1;
   engine::Sampler sampler(options);
   Text text;
+  TokenExperts experts;
+  runner.set_tap([&](model::Stage stage, int, int, int, std::span<const float> ids) {
+    if (stage != model::Stage::ExpertIds) return;
+    for (const float id : ids) experts.push_back(static_cast<int>(id));
+  });
   model::Token token = random_tokens(1, n_vocab, 2).front();
   for (int i = 0; i < n; ++i) {
     text.tokens.push_back(token);
     const std::span<const float> logits = runner.forward({&token, 1}, model::LogitsFor::Last);
     text.hashes.push_back(hash(logits));
+    text.experts.push_back(std::exchange(experts, {}));
     token = sampler.sample(logits);
     progress();
   }
+  runner.set_tap({});
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/replay.h"
 #include "model/runner.h"
 
 namespace redlite::bench {
@@ -18,10 +19,11 @@ std::vector<model::Token> random_tokens(int n, int n_vocab, uint32_t seed);
 /// A number for some logits' exact bits: a run that computes something else gets another one.
 uint64_t hash(std::span<const float> logits);
 
-/// A text to decode, with what its logits must be.
+/// A text to decode, with what its logits must be and what it needs.
 struct Text {
   std::vector<model::Token> tokens;
-  std::vector<uint64_t> hashes;  ///< of the logits after each token
+  std::vector<uint64_t> hashes;       ///< of the logits after each token
+  std::vector<TokenExperts> experts;  ///< that each token selected
 };
 
 /// Has a runner write n tokens on from where it stands: sampled at temperature 1, for greedy text can run in

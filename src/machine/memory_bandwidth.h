@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace redlite::machine {
 
@@ -9,5 +10,11 @@ namespace redlite::machine {
 /// eighth of what is free where that is less. A pass over 1 GiB takes 25 to 100 ms. Throws Error when there
 /// is too little memory.
 double memory_bandwidth(int threads, int passes = 10, size_t most_bytes = size_t{1} << 30);
+
+/// Cores that this process may use; at least 1.
+int cores();
+
+/// Reads memory as fast as one thread can, for its time alone.
+void read_memory(std::span<const std::byte> bytes);
 
 }  // namespace redlite::machine

@@ -208,6 +208,26 @@ TEST_F(BenchTest, SaysWhatItIsDoing) {
   EXPECT_THAT(watcher_.seen, ElementsAre("reading 20", "prefill 24", "writing text 9", "decode 9"));
 }
 
+TEST(Text, KnowsTheExpertsOfEachToken) {
+  const TemporaryModel file(TinyModel("qwen3next"));
+  const model::Model model(file.path());
+  cpu::CpuRunner runner(model, cpu_options());
+  const Text text = write_text(runner, 5, model.config().n_vocab, [] {});
+  ASSERT_EQ(text.experts.size(), 5u);
+
+  runner.reset();
+  TokenExperts selected;
+  runner.set_tap([&](model::Stage stage, int, int, int, std::span<const float> ids) {
+    if (stage == model::Stage::ExpertIds) selected.insert(selected.end(), ids.begin(), ids.end());
+  });
+  for (size_t i = 0; i < text.tokens.size(); ++i) {
+    selected.clear();
+    runner.forward({&text.tokens[i], 1}, LogitsFor::Last);
+    EXPECT_EQ(text.experts[i], selected) << i;
+  }
+  EXPECT_GT(Replay(model, 2).read(text.experts), 0);
+}
+
 TEST(Hash, SeesEveryBitAndPlace) {
   const std::vector<float> logits = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   const uint64_t value = hash(logits);

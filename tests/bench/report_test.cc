@@ -36,6 +36,15 @@ Setting bounded() {
   return setting;
 }
 
+TEST(Report, ComparesWithBareReads) {
+  Measurement m = decode_measurement();
+  m.replay_seconds = {1, 0.5, 7};
+  const nlohmann::ordered_json json = describe(m, bounded(), nullptr);
+  EXPECT_EQ(json["replay_tok_s"], 10);
+  EXPECT_EQ(json["replay_fraction"], 0.5);
+  EXPECT_THAT(table_row(json), HasSubstr(" 50.0 %"));
+}
+
 TEST(Report, ComputesRatesAndFractions) {
   const nlohmann::ordered_json json = describe(decode_measurement(), bounded(), nullptr);
   EXPECT_EQ(json["test"], "decode");
