@@ -34,7 +34,7 @@ struct Subject {
   int n_vocab;
   const Traffic& traffic;
   std::function<Counters()> counters = {};
-  /// Of a runner that reads its weights from the mapped file; otherwise nullptr.
+  /// Of a runner whose weights lie in this machine's memory; otherwise nullptr.
   const Replay* replay = nullptr;
   /// How far the text of the depths was read last, for Bench; nullptr: not at all.
   std::unique_ptr<model::Mark> reached = nullptr;

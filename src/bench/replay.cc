@@ -4,15 +4,16 @@
 #include <barrier>
 #include <chrono>
 #include <thread>
+#include <utility>
 
-#include "base/error.h"
 #include "bench/traffic.h"
 #include "machine/memory_bandwidth.h"
 
 namespace redlite::bench {
 
-Replay::Replay(const model::Model& model, int threads)
-    : model_(model),
+Replay::Replay(const model::Model& model, Find find, int threads)
+    : used_(static_cast<size_t>(model.config().n_experts_used)),
+      find_(std::move(find)),
       threads_(static_cast<size_t>(std::clamp(threads, 1, machine::cores()))),
       dense_(dense_matrices(model.weights())) {}
 
@@ -37,12 +38,11 @@ void Replay::read_token(const TokenExperts& experts, size_t thread) const {
     const size_t first = matrix.bytes() * thread / threads_, end = matrix.bytes() * (thread + 1) / threads_;
     machine::read_memory({matrix.data + first, end - first});
   };
-  const auto used = static_cast<size_t>(model_.config().n_experts_used);
-  RL_CHECK(experts.size() == used * model_.experts().size(), "{} experts", experts.size());
   for (const model::Matrix& matrix : dense_) read_part(matrix);
   for (size_t i = 0; i < experts.size(); ++i) {
-    const model::Model::Expert expert = model_.mapped_expert(static_cast<int>(i / used), experts[i]);
-    for (const model::Matrix& matrix : {expert.gate, expert.up, expert.down}) read_part(matrix);
+    const std::optional<model::Model::Expert> expert = find_(static_cast<int>(i / used_), experts[i]);
+    if (!expert) continue;
+    for (const model::Matrix& matrix : {expert->gate, expert->up, expert->down}) read_part(matrix);
   }
 }
 

@@ -152,7 +152,10 @@ class BenchRun {
     if (open.cpu) subject.counters = [&open] { return counters_of(*open.cpu); };
     if (open.gpu) subject.counters = [&open] { return counters_of(*open.gpu); };
     std::optional<bench::Replay> replay;
-    if (open.cpu && !setting.cache_mib) subject.replay = &replay.emplace(model, threads);
+    if (open.cpu) {
+      const auto find = [&open](int layer, int expert) { return open.cpu->expert_in_memory(layer, expert); };
+      subject.replay = &replay.emplace(model, find, threads);
+    }
     const nlohmann::ordered_json about = bench::describe_run(model, machine::describe());
     for (const int at : c_.depth) {
       const std::vector<bench::Measurement> measurements = bench_.run(subject, c_.tests_at(at));

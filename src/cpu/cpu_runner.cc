@@ -342,6 +342,10 @@ std::vector<experts::ExpertUse> CpuRunner::expert_uses() const {
   return impl_->cache.uses();
 }
 
+std::optional<model::Model::Expert> CpuRunner::expert_in_memory(int layer, int expert) const {
+  return impl_->cache.find(layer, expert);
+}
+
 std::string CpuRunner::cache_io() const {
   return impl_->cache.io();
 }

@@ -47,6 +47,8 @@ class CpuRunner final : public model::Runner {
   experts::CacheStats cache_stats() const;
   std::vector<experts::ExpertUse> expert_uses() const;  ///< [n_layers][n_experts]
   StageTimes stage_times() const;
+  /// Where an expert's bytes lie until the next pass; nullopt: not in memory.
+  std::optional<model::Model::Expert> expert_in_memory(int layer, int expert) const;
   std::string cache_io() const;  ///< how experts are read, see ExpertCache::io()
   WeightPages::Report weight_pages() const;
   void wait_for_weight_pages();  ///< until all mapped weights were brought into memory, if there is room

@@ -371,6 +371,14 @@ bool ExpertCache::resident(int layer, int32_t expert) const {
   return !impl_->bounded || impl_->bounded->pool.resident({layer, expert});
 }
 
+std::optional<Model::Expert> ExpertCache::find(int layer, int32_t expert) const {
+  if (!impl_->bounded) return impl_->files.mapped(layer, expert);
+  const int32_t number = impl_->bounded->pool.slot_of({layer, expert});
+  if (number < 0) return std::nullopt;
+  const Bounded::Slot& slot = impl_->bounded->slots[static_cast<size_t>(number)];
+  return slot.loading ? std::nullopt : std::optional(slot.expert);
+}
+
 int ExpertCache::max_lease(int layer) const {
   if (!impl_->bounded) return impl_->files.n_experts;
   return impl_->bounded->pool.largest_plan(layer, impl_->files.n_experts_used);

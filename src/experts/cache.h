@@ -112,6 +112,9 @@ class ExpertCache {
   /// are to be retired, so that they pass through few slots and do not evict what the other layers need next.
   int worth_keeping(int layer, int n) const;
   bool resident(int layer, int32_t expert) const;
+  /// Where an expert's bytes lie now, until the next acquire() or prefetch; nullopt: not in memory, or still
+  /// being read.
+  std::optional<model::Model::Expert> find(int layer, int32_t expert) const;
   /// True when two leases of max_lease(layer) experts may live at the same time.
   bool two_leases_fit(int layer) const;
 

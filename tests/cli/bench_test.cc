@@ -70,8 +70,8 @@ TEST(Bench, OneObjectForEachTestDepthAndCacheSize) {
     EXPECT_EQ(rows[i]["hit_rate"], 1);
     EXPECT_EQ(rows[i]["bytes_read_per_token"], 0);
     EXPECT_FALSE(rows[i].contains("disk_fraction"));
-    EXPECT_EQ(rows[i].contains("replay_fraction"), rows[i]["test"] == "decode") << "of a mapped file's tokens";
-    EXPECT_FALSE(rows[i + 4].contains("replay_fraction"));
+    for (const nlohmann::json& row : {rows[i], rows[i + 4]})
+      EXPECT_EQ(row.contains("replay_fraction"), row["test"] == "decode");
     EXPECT_LT(rows[i + 4]["hit_rate"], 1) << "4 MiB of the 16 of its experts";
     EXPECT_GT(rows[i + 4]["bytes_read_per_token"], 0);
     EXPECT_GT(rows[i + 4]["disk_fraction"], 0);

@@ -48,6 +48,7 @@ void expect_uses_add_up(const ExpertCache& cache) {
     sum.prefetches += uses[i].prefetches;
     const int at = static_cast<int>(i);
     EXPECT_EQ(uses[i].resident, cache.resident(at / TestFiles::kExperts, at % TestFiles::kExperts));
+    EXPECT_TRUE(!cache.find(at / TestFiles::kExperts, at % TestFiles::kExperts) || uses[i].resident);
     EXPECT_TRUE(!uses[i].resident || uses[i].misses + uses[i].prefetches > 0);
   }
   const CacheStats stats = cache.stats();
