@@ -2,8 +2,10 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
 #include <redlite/redlite.h>
 
+#include <filesystem>
 #include <memory>
 #include <variant>
 
@@ -128,7 +130,8 @@ PYBIND11_MODULE(_redlite, m) {
 
   const auto info = [](auto member) { return [member](const Model& model) { return model.info().*member; }; };
   py::class_<Model, std::shared_ptr<Model>>(m, "Model")
-      .def(py::init<const std::string&>(), py::arg("path"))
+      .def(py::init([](const std::filesystem::path& path) { return std::make_shared<Model>(path.string()); }),
+           py::arg("path"))
       .def_property_readonly("path", info(&ModelInfo::path))
       .def_property_readonly("name", info(&ModelInfo::name))
       .def_property_readonly("architecture", info(&ModelInfo::architecture))

@@ -1,3 +1,4 @@
+from os import PathLike
 from typing import Any, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
@@ -36,7 +37,7 @@ class CacheStatistics:
 class Model:
     """An open model file. Weights are mapped, not read."""
 
-    def __init__(self, path: str) -> None: ...
+    def __init__(self, path: Union[str, PathLike[str]]) -> None: ...
     @property
     def path(self) -> str: ...
     @property

@@ -16,6 +16,7 @@
 namespace redlite {
 
 File::File(const std::string& path) : path_(path) {
+  if (path.empty()) fail("the name of the file to read is empty");
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // or a pipe would be waited for
   if (fd_ < 0) fail("{}: cannot open: {}", path, std::strerror(errno));
   struct stat st {};

@@ -16,8 +16,8 @@ bool is_special_file(const std::string& path);
 void check_output(const std::string& path, std::initializer_list<std::string_view> others = {});
 
 /// The name of the temporary file beside `path` that becomes `path` when it is complete. The file goes with
-/// this object, unless it was renamed, and with the program when SIGINT, SIGTERM or SIGHUP ends it: a
-/// half-written model is gigabytes that nobody will look for.
+/// this object, unless it was renamed, and with the program when SIGINT, SIGTERM, SIGHUP or SIGPIPE ends it:
+/// a half-written model is gigabytes that nobody will look for.
 class TemporaryName {
  public:
   /// `path` must be no special file and where a file can be written; otherwise throws Error.

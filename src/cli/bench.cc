@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "bench/counters.h"
 #include "bench/measure.h"
 #include "bench/report.h"
 #include "cli/commands.h"
@@ -59,29 +60,6 @@ class Bar final : public bench::Watcher {
   std::string cache_;
   std::optional<Progress> bar_;
 };
-
-bench::Counters counters_of(const cpu::CpuRunner& runner) {
-  const experts::CacheStats s = runner.cache_stats();
-  const cpu::StageTimes t = runner.stage_times();
-  return {s.hits,
-          s.hits + s.misses + s.prefetch_late,
-          s.bytes_read,
-          s.stall_seconds,
-          {{"embedding", t.embedding},
-           {"attention", t.attention},
-           {"delta_net", t.delta_net},
-           {"router", t.router},
-           {"experts", t.experts},
-           {"output", t.output}}};
-}
-
-bench::Counters counters_of(const gpu::GpuRunner& runner) {
-  const gpu::GpuRunner::Selections selections = runner.selections();
-  bench::Counters counters;
-  counters.hits = selections.hits;
-  counters.selections = selections.all;
-  return counters;
-}
 
 class BenchRun {
  public:
@@ -149,8 +127,8 @@ class BenchRun {
 
     const bench::Traffic traffic(model, options.kv == "f16" ? 2 : 4);
     bench::Subject subject{*open.runner, model.config().n_vocab, traffic};
-    if (open.cpu) subject.counters = [&open] { return counters_of(*open.cpu); };
-    if (open.gpu) subject.counters = [&open] { return counters_of(*open.gpu); };
+    if (open.cpu) subject.counters = [&open] { return bench::counters_of(*open.cpu); };
+    if (open.gpu) subject.counters = [&open] { return bench::counters_of(*open.gpu); };
     std::optional<bench::Replay> replay;
     if (open.cpu) {
       const auto find = [&open](int layer, int expert) { return open.cpu->expert_in_memory(layer, expert); };

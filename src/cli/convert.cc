@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "cli/commands.h"
 
 namespace redlite::cli {
@@ -27,7 +28,7 @@ void add_convert(CLI::App& app) {
     const gguf::File file(options->model);
     const quant::TypeInfo* target = quant::find_type(options->to);
     const convert::Result result = convert::convert(file, options->out, target->type);
-    fmt::print("{}: {} tensors, {} of them converted, {:.1f} MB\n", options->out, result.n_tensors,
+    fmt::print("{}: {} tensors, {} of them converted, {:.1f} MB\n", one_line(options->out), result.n_tensors,
                result.n_converted, static_cast<double>(result.bytes) / 1e6);
     if (result.n_fallback > 0) {
       fmt::print("{} tensors became F16, because their rows are not of whole blocks of {}\n",

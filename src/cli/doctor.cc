@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/huge_pages.h"
 #include "base/memory.h"
+#include "base/quote.h"
 #include "cli/commands.h"
 #include "cli/model_choice.h"
 #include "cpu/kernels.h"
@@ -155,18 +156,19 @@ Finding check_gpu() {
   }
 }
 
-std::vector<Finding> check_models(const std::vector<std::string>& files) {
+std::vector<Finding> check_models(const std::vector<std::string>& files, std::string& largest) {
   if (files.empty()) {
-    return {{"models", Health::Ok, "none in " + user_file("models"),
+    return {{"models", Health::Ok, "none in " + models_folder(),
              "put GGUF files there; without any, the bundled one is run"}};
   }
   std::vector<Finding> findings;
+  uint64_t most = 0;
   for (const std::string& path : files) {
     try {
       const model::Model model(path);
-      findings.push_back(
-          {"model", Health::Ok,
-           fmt::format("{}: {:.1f} GiB", path, gib(model.dense_bytes() + model.expert_bytes()))});
+      const uint64_t bytes = model.dense_bytes() + model.expert_bytes();
+      findings.push_back({"model", Health::Ok, fmt::format("{}: {:.1f} GiB", path, gib(bytes))});
+      if (bytes > most) most = bytes, largest = path;
     } catch (const Error& e) {
       findings.push_back({"model", Health::Problem, "cannot be used", e.what()});
     }
@@ -178,26 +180,20 @@ std::string_view health_name(Health health) {
   return health == Health::Ok ? "ok" : health == Health::Better ? "could be better" : "problem";
 }
 
-void run_doctor(const std::string& named, bool json) {
-  std::vector<std::string> files = named.empty() ? model_files(user_file("models")) : std::vector{named};
+void run_doctor(const std::vector<std::string>& named, bool json) {
+  const std::vector<std::string> files = named.empty() ? model_files(user_file("models")) : named;
   std::vector<Finding> findings = {check_processor(),    check_cores(),     check_memory(),
                                    check_memory_limit(), check_bandwidth(), check_huge_pages(),
                                    check_uring()};
-  // The largest is what the disk is for.
-  std::string largest;
-  uintmax_t most = 0;
-  for (const std::string& path : files) {
-    std::error_code error;
-    const uintmax_t size = std::filesystem::file_size(path, error);
-    if (!error && size > most) most = size, largest = path;
-  }
+  std::string largest;  // is what the disk is for
+  const std::vector<Finding> models = check_models(files, largest);
   if (!largest.empty()) {
     findings.push_back(check_disk(largest, false));
   } else if (const auto demo = demo_model()) {
     findings.push_back(check_disk(*demo, true));
   }
   findings.push_back(check_gpu());
-  for (Finding& finding : check_models(files)) findings.push_back(std::move(finding));
+  findings.insert(findings.end(), models.begin(), models.end());
 
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   int problems = 0;
@@ -206,8 +202,8 @@ void run_doctor(const std::string& named, bool json) {
     list.push_back(
         {{"what", f.what}, {"health", health_name(f.health)}, {"found", f.found}, {"advice", f.advice}});
     if (json) continue;
-    fmt::print("{:<13} {:<16} {}\n", f.what, health_name(f.health), f.found);
-    if (!f.advice.empty()) fmt::print("{:<13} {:<16} -> {}\n", "", "", f.advice);
+    fmt::print("{:<13} {:<16} {}\n", f.what, health_name(f.health), one_line(f.found));
+    if (!f.advice.empty()) fmt::print("{:<13} {:<16} -> {}\n", "", "", one_line(f.advice));
   }
   if (json) fmt::print("{}\n", list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   if (problems > 0) fail("{} problem{} found", problems, problems == 1 ? "" : "s");
@@ -217,16 +213,16 @@ void run_doctor(const std::string& named, bool json) {
 
 void add_doctor(CLI::App& app) {
   struct Options {
-    std::string model;
+    std::vector<std::string> models;
     bool json = false;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("doctor", "Check what this machine has and what would make it faster");
-  command->add_option("model", options->model, "the model to look at; default: those in ~/.redlite/models")
+  command->add_option("models", options->models, "the models to look at; default: those in ~/.redlite/models")
       ->type_name("MODEL");
   command->add_flag("--json", options->json, "print it as JSON");
-  command->callback([options] { run_doctor(options->model, options->json); });
+  command->callback([options] { run_doctor(options->models, options->json); });
 }
 
 }  // namespace redlite::cli

@@ -318,7 +318,7 @@ void print_tensors(const ordered_json& tensors) {
 
 void print_report(const ordered_json& json) {
   const auto number = [](const ordered_json& value) { return value.get<int64_t>(); };
-  fmt::print("{}\n", json["path"].get<std::string>());
+  fmt::print("{}\n", one_line(json["path"].get<std::string>()));
   if (json["name"].is_string()) print_line("name", shown(json["name"]));
   const auto n_files = number(json["files"]);
   print_line("file", fmt::format("{}GGUF v{}, {}", n_files > 1 ? fmt::format("{} parts, ", n_files) : "",

@@ -8,6 +8,7 @@
 
 #include "base/bus_error.h"
 #include "base/error.h"
+#include "base/quote.h"
 #include "cli/commands.h"
 
 int main(int argc, char** argv) {
@@ -46,11 +47,11 @@ int main(int argc, char** argv) {
       fail("standard output: {}", std::strerror(errno));
     return 0;
   } catch (const Error& e) {
-    fmt::print(stderr, "redlite: {}\n", e.what());
+    fmt::print(stderr, "redlite: {}\n", one_line(e.what()));
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "redlite: out of memory; a smaller --cache-mib, --batch or --context needs less\n");
   } catch (const std::exception& e) {
-    fmt::print(stderr, "redlite: {}\n", e.what());
+    fmt::print(stderr, "redlite: {}\n", one_line(e.what()));
   }
   return 1;
 }

@@ -35,6 +35,11 @@ std::string user_file(const std::string& name) {
   return home == nullptr || *home == '\0' ? "" : fmt::format("{}/.redlite/{}", home, name);
 }
 
+std::string models_folder() {
+  const std::string folder = user_file("models");
+  return folder.empty() ? "~/.redlite/models (but HOME is not set)" : folder;
+}
+
 std::vector<std::string> model_files(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code error;
@@ -73,8 +78,7 @@ std::string choose_model() {
   const uint64_t available = available_memory();
   std::string fits, runs, refused;
   uint64_t largest = 0, smallest = UINT64_MAX;
-  const std::string folder = user_file("models");
-  for (const std::string& path : model_files(folder)) {
+  for (const std::string& path : model_files(user_file("models"))) {
     try {
       const model::Model model(path);
       const uint64_t bytes = model.dense_bytes() + model.expert_bytes();
@@ -93,9 +97,8 @@ std::string choose_model() {
   if (!fits.empty()) return fits;
   if (!runs.empty()) return runs;
   if (const auto demo = demo_model()) return *demo;
-  if (!refused.empty()) fail("no model in {} can be run here ({})", folder, refused);
-  fail("no model named, and none in {}: give a GGUF file, or put one there",
-       folder.empty() ? "~/.redlite/models" : folder);
+  if (!refused.empty()) fail("no model in {} can be run here ({})", models_folder(), refused);
+  fail("no model named, and none in {}: give a GGUF file, or put one there", models_folder());
 }
 
 }  // namespace redlite::cli

@@ -9,6 +9,9 @@ namespace redlite::cli {
 /// A file of a folder that belongs to this program's user: "~/.redlite/NAME"; empty without a home.
 std::string user_file(const std::string& name);
 
+/// Where this program's user keeps models, as a message names it.
+std::string models_folder();
+
 /// The GGUF files of a folder and its folders, sorted; of a split set the first. Empty if there is no such
 /// folder. Throws Error for one that cannot be read.
 std::vector<std::string> model_files(const std::string& folder);

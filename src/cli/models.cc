@@ -30,12 +30,16 @@ struct ModelsCommand {
   bool json = false;
 };
 
+struct ModelFile {
+  std::string path;
+  bool named;  ///< itself, not the folder that it lies in
+};
+
 /// The files of the places named, or of ~/.redlite/models.
-std::vector<std::string> files_of(const std::vector<std::string>& places) {
-  std::vector<std::string> files;
+std::vector<ModelFile> files_of(const std::vector<std::string>& places) {
+  std::vector<ModelFile> files;
   const auto add = [&](const std::string& folder) {
-    const std::vector<std::string> found = model_files(folder);
-    files.insert(files.end(), found.begin(), found.end());
+    for (const std::string& path : model_files(folder)) files.push_back({path, false});
   };
   if (places.empty()) add(user_file("models"));
   for (const std::string& place : places) {
@@ -43,7 +47,7 @@ std::vector<std::string> files_of(const std::vector<std::string>& places) {
     if (std::filesystem::is_directory(place, error)) {
       add(place);
     } else {
-      files.push_back(place);
+      files.push_back({place, true});
     }
   }
   return files;
@@ -85,27 +89,30 @@ ordered_json describe_model(const std::string& path) {
 }
 
 void list_models(const ModelsCommand& c) {
-  const std::vector<std::string> files = files_of(c.places);
+  const std::vector<ModelFile> files = files_of(c.places);
   if (files.empty() && !c.json) {
     fmt::print("no models in {}; put GGUF files there, or name other folders\n",
-               c.places.empty() ? user_file("models") : fmt::format("{}", fmt::join(c.places, ", ")));
+               one_line(c.places.empty() ? models_folder() : fmt::format("{}", fmt::join(c.places, ", "))));
     return;
   }
   ordered_json list = ordered_json::array();
-  for (const std::string& path : files) {
+  size_t n_bad = 0;
+  for (const auto& [path, named] : files) {
     const ordered_json model = describe_model(path);
     list.push_back(model);
+    if (named && !model["error"].is_null()) ++n_bad;
     if (c.json) continue;
     if (!model["error"].is_null()) {
-      fmt::print("{}\n  cannot be used: {}\n", path, model["error"].get<std::string>());
+      fmt::print("{}\n  cannot be used: {}\n", one_line(path), one_line(model["error"].get<std::string>()));
       continue;
     }
     const std::string name = quote(model["name"].get<std::string>());
-    fmt::print("{}\n  {}, {}, {:.1f} MiB, experts in {}\n", path, name.substr(1, name.size() - 2),
+    fmt::print("{}\n  {}, {}, {:.1f} MiB, experts in {}\n", one_line(path), name.substr(1, name.size() - 2),
                model["architecture"].get<std::string>(),
                static_cast<double>(model["bytes"].get<uint64_t>()) / kMiB, model["type"].get<std::string>());
   }
   if (c.json) fmt::print("{}\n", list.dump(2, ' ', false, ordered_json::error_handler_t::replace));
+  if (n_bad > 0) fail("{} of the files named cannot be used", n_bad);
 }
 
 /// Reads a tensor and checks its values. Throws Error.
@@ -143,20 +150,21 @@ uint64_t verify_model(const std::string& path) {
 }
 
 void verify_models(const ModelsCommand& c) {
-  const std::vector<std::string> files = files_of(c.places);
+  const std::vector<ModelFile> files = files_of(c.places);
   if (files.empty()) fail("no models to verify: name a file or a folder");
   ordered_json list = ordered_json::array();
   size_t n_bad = 0;
-  for (const std::string& path : files) {
+  for (const auto& [path, named] : files) {
     try {
       const uint64_t bytes = verify_model(path);
       list.push_back({{"path", path}, {"bytes_read", bytes}, {"error", nullptr}});
       if (!c.json)
-        fmt::print("{}: all {:.1f} MiB of weights are in order\n", path, static_cast<double>(bytes) / kMiB);
+        fmt::print("{}: all {:.1f} MiB of weights are in order\n", one_line(path),
+                   static_cast<double>(bytes) / kMiB);
     } catch (const Error& e) {
       ++n_bad;
       list.push_back({{"path", path}, {"error", e.what()}});
-      if (!c.json) fmt::print("{}\n", e.what());
+      if (!c.json) fmt::print("{}\n", one_line(e.what()));
     }
     std::fflush(stdout);
   }

@@ -273,15 +273,12 @@ void add_plan(CLI::App& app) {
       ->type_name("auto|cpu|cuda|emulator")
       ->check(one_of({"auto", "cpu", "cuda", "emulator"}))
       ->capture_default_str();
-  const auto number = [&](const char* name, int& value, const char* what, int low) {
-    command->add_option(name, value, what)
-        ->type_name("N")
-        ->check(in_range(low, 1 << 24))
-        ->capture_default_str();
+  const auto number = [&](const char* name, int& value, const char* what, int low, int high = 1 << 24) {
+    command->add_option(name, value, what)->type_name("N")->check(in_range(low, high))->capture_default_str();
   };
   number("--context", c->options.context, "most tokens of a conversation", 16);
   number("--prompt", c->options.prompt, "tokens of the prompt whose speed is predicted", 1);
-  number("--threads", c->options.threads, "0: one for each core", 0);
+  number("--threads", c->options.threads, "0: one for each core", 0, 1024);
   command->add_option("--kv", c->kv, "type of the attention cache: f32 or f16")
       ->type_name("f32|f16")
       ->check(one_of({"f32", "f16"}))

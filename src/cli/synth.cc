@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/quote.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "synth/shape.h"
@@ -41,8 +42,8 @@ void run(const std::string& out, synth::Options options) {
   const uint64_t bytes = synth::write_model(out, options);
   bar.reset();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  fmt::print("{}: {:.2f} GiB in {:.1f} s ({:.0f} MB/s)\n", out, static_cast<double>(bytes) / (1 << 30),
-             seconds, static_cast<double>(bytes) / 1e6 / seconds);
+  fmt::print("{}: {:.2f} GiB in {:.1f} s ({:.0f} MB/s)\n", one_line(out),
+             static_cast<double>(bytes) / (1 << 30), seconds, static_cast<double>(bytes) / 1e6 / seconds);
 }
 
 }  // namespace

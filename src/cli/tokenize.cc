@@ -5,6 +5,7 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,15 +20,15 @@ namespace {
 struct TokenizeOptions {
   std::string model;
   std::string text;
-  std::string text_file;
+  std::optional<std::string> text_file;
   bool no_special = false;
   bool pieces = false;
   bool json = false;
 };
 
 std::string read_text(const TokenizeOptions& options) {
-  if (options.text_file.empty()) return options.text;
-  if (options.text_file != "-") return read_text_file(options.text_file);
+  if (!options.text_file) return options.text;
+  if (*options.text_file != "-") return read_text_file(*options.text_file);
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 

@@ -73,8 +73,8 @@ void run(const TraceCommand& c) {
     trace = recorder.finish(tokens);
   }
   trace::write_trace(c.out, trace);
-  fmt::print("{}: {} tokens, {} of them decoded; {} of {} experts in {} layers\n", c.out, trace.n_tokens(),
-             trace.n_tokens() - n_prompt, trace.n_used, trace.n_experts, trace.n_layers);
+  fmt::print("{}: {} tokens, {} of them decoded; {} of {} experts in {} layers\n", one_line(c.out),
+             trace.n_tokens(), trace.n_tokens() - n_prompt, trace.n_used, trace.n_experts, trace.n_layers);
   if (!c.plot.empty()) plot_selections(c.plot, trace);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "bench/counters.h"
 #include "gpu/placement.h"
 #include "plan/measure.h"
 
@@ -77,14 +78,6 @@ std::vector<GpuChoice> gpu_choices(const model::Model& model, uint64_t free, uin
   return choices;
 }
 
-bench::Counters counters_of(const gpu::GpuRunner& runner) {
-  const gpu::GpuRunner::Selections selections = runner.selections();
-  bench::Counters counters;
-  counters.hits = selections.hits;
-  counters.selections = selections.all;
-  return counters;
-}
-
 }  // namespace
 
 GpuPlan make_gpu_plan(const model::Model& model, const Options& options,
@@ -95,7 +88,7 @@ GpuPlan make_gpu_plan(const model::Model& model, const Options& options,
   look_at(*open(), plan);
   const uint64_t all = gpu::DeviceModel::expert_bytes(model);
   const bool host_holds = gpu::host_holds_experts(model, available_memory());
-  const int n_text = emulated ? 12 : 96;
+  const int n_text = emulated ? 12 : 192;
   const int n_prompt = emulated ? std::min(options.prompt, 4) : options.prompt;
   const int context = std::max({options.context, n_prompt, n_text});
 
@@ -106,7 +99,7 @@ GpuPlan make_gpu_plan(const model::Model& model, const Options& options,
         model, open(),
         gpu_options(options, std::max(context, length.context()), choice.residency, choice.cache));
     const Speeds speeds = measure(model, runner, options.kv == cpu::KvType::F16 ? 2 : 4, length,
-                                  [&] { return counters_of(runner); });
+                                  [&] { return bench::counters_of(runner); });
     choice.memory = runner.device_use().total();
     choice.prefill_tok_s = speeds.prefill_tok_s;
     choice.decode_tok_s = speeds.decode_tok_s;
@@ -118,7 +111,8 @@ GpuPlan make_gpu_plan(const model::Model& model, const Options& options,
       std::max(gpu::DeviceModel::least_cache_bytes(model), gpu::HostDecode::least_cache_bytes(model));
   const uint64_t dense = model.dense_bytes() + model.dense_bytes() / 4 + (uint64_t{2} << 30);
   const uint64_t most = std::max(least, plan.free - std::min(plan.free, dense));
-  const uint64_t cache = std::min({all, most, std::max(all / 4, 16 * least)});
+  // Little enough that a text misses something, and room for the few tokens whose experts must be there.
+  const uint64_t cache = std::min({all, most, std::max(all / 8, 6 * least)});
   const auto probe = [&](Residency residency, MissCurves& curves, double from, uint64_t& taken) {
     report("bringing weights to the GPU", from);
     gpu::GpuOptions gpu = gpu_options(options, context, residency, cache);
@@ -126,7 +120,7 @@ GpuPlan make_gpu_plan(const model::Model& model, const Options& options,
         std::min(gpu.streamed_from, n_prompt);  // to know what short prompts cost all resident
     gpu::GpuRunner runner(model, open(), gpu);
     taken = runner.device_use().total() - runner.device_use().cache;
-    return probe_gpu(runner, model, n_prompt, n_text, curves,
+    return probe_gpu(runner, model, plan.bus, n_prompt, n_text, curves,
                      [&](double part) { report("running the model", from + 0.4 * part); });
   };
   plan.measured = model.dense_bytes() + model.expert_bytes() <= kSmall;

@@ -36,7 +36,7 @@ struct GpuProbe {
   uint64_t cache = 0;        ///< bytes of device memory that it ran with
   double token_seconds = 0;  ///< a decoded token whose experts are all in their slots
   double miss_seconds = 0;   ///< what a missing expert adds to that
-  double kept = 1;           ///< part of a cache's misses that prefetch leaves
+  double kept = 1;  ///< part of a cache's misses that prefetch leaves; 1 if there were too few to say
   // Residency::device and prompts of Prompt::streamed tokens only.
   double prompt_seconds = 0;         ///< with all experts on their way over the bus
   double prompt_kernel_seconds = 0;  ///< its kernels but for that
@@ -59,9 +59,10 @@ GpuPlan make_gpu_plan(const model::Model& model, const Options& options,
                       const std::function<std::unique_ptr<gpu::Device>()>& open, bool emulated,
                       const Report& report);
 
-/// A runner with a cache, observed: a prompt of random tokens, a text of `n_text` tokens, parts of both
-/// again. Curves that are there already are not measured again.
-GpuProbe probe_gpu(gpu::GpuRunner& runner, const model::Model& model, int n_prompt, int n_text,
+/// A runner with a cache, observed: a prompt of random tokens, a text of at most `n_text` tokens, parts of
+/// both again. `bus`: bytes a second that host memory gives to the device. Curves that are there already are
+/// not measured again.
+GpuProbe probe_gpu(gpu::GpuRunner& runner, const model::Model& model, double bus, int n_prompt, int n_text,
                    MissCurves& curves, const std::function<void(double part)>& progress);
 
 /// What follows for a choice with a cache of the probe's residency, or for experts that are all resident from

@@ -21,9 +21,14 @@ double seconds_of(const F& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// Fewer misses than this say nothing about misses.
+constexpr double kFew = 16;
+constexpr double kProbeSeconds = 5;
+constexpr size_t kShortest = 40, kRepeated = 4;
+
 }  // namespace
 
-GpuProbe probe_gpu(gpu::GpuRunner& runner, const model::Model& model, int n_prompt, int n_text,
+GpuProbe probe_gpu(gpu::GpuRunner& runner, const model::Model& model, double bus, int n_prompt, int n_text,
                    MissCurves& curves, const std::function<void(double)>& progress) {
   const model::Config& c = model.config();
   RL_CHECK(n_text >= 8 && n_text <= runner.capacity() && n_prompt <= runner.capacity());
@@ -58,26 +63,29 @@ GpuProbe probe_gpu(gpu::GpuRunner& runner, const model::Model& model, int n_prom
   }
   progress(0.4);
 
-  // A text, and the second half of it again: what it misses then the curve tells, too, so the rest is
+  // A text, written with the router's choices shown, which costs time, and then all of it again without: what
+  // the second half misses then, after the first, the curve of the two tells, too, so what is less is
   // prefetch. Its last tokens once more have all experts in their slots.
   runner.reset();
-  const auto half = static_cast<size_t>(n_text) / 2, last = static_cast<size_t>(n_text) - 4;
   std::vector<Token> text = bench::random_tokens(1, c.n_vocab, 2);
-  std::unique_ptr<model::Mark> at_half, at_last;
   Uses uses;
   {
     const UseRecorder recorder(runner, c.n_layers);
     engine::SamplerOptions sampling;
     sampling.temperature = 1;  // greedy text may run in a circle
     engine::Sampler sampler(sampling);
-    for (size_t i = 0; i < static_cast<size_t>(n_text); ++i) {
-      if (i == half) at_half = runner.mark();
-      if (i == last) at_last = runner.mark();
+    const auto most = static_cast<size_t>(n_text);
+    const auto start = std::chrono::steady_clock::now();
+    const auto late = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > kProbeSeconds;
+    };
+    for (size_t i = 0; i < most && (i < kShortest || !late()); ++i) {
       text.push_back(sampler.sample(runner.forward({&text[i], 1}, LogitsFor::Last)));
       progress(0.4 + 0.4 * static_cast<double>(i) / n_text);
     }
     uses = recorder.uses();
   }
+  const size_t n = text.size() - 1, half = n / 2, last = n - kRepeated;
   if (curves.text.empty()) curves.text = miss_curve(uses, half, c.n_experts);
   const auto run = [&](size_t first, size_t end) {
     std::vector<double> seconds;
@@ -85,32 +93,38 @@ GpuProbe probe_gpu(gpu::GpuRunner& runner, const model::Model& model, int n_prom
       seconds.push_back(seconds_of([&] { runner.forward({&text[i], 1}, LogitsFor::Last); }));
     return seconds;
   };
-  run(static_cast<size_t>(n_text) - 1, static_cast<size_t>(n_text));  // captures graphs, measures costs
-  runner.rewind(*at_half);
+  runner.reset();
+  run(0, half);  // captures graphs, measures costs
   const gpu::GpuRunner::Selections before = runner.selections();
   double seconds = 0;
-  for (const double one : run(half, static_cast<size_t>(n_text))) seconds += one;
+  for (const double one : run(half, last)) seconds += one;
   const gpu::GpuRunner::Selections after = runner.selections();
+  const std::unique_ptr<model::Mark> at_last = runner.mark();
   std::vector<double> resident;
   for (int i = 0; i < 4; ++i) {
     runner.rewind(*at_last);
-    const std::vector<double> some = run(last, static_cast<size_t>(n_text));
+    const std::vector<double> some = run(last, n);
     if (i > 0) resident.insert(resident.end(), some.begin(), some.end());
   }
   progress(1);
 
   out.token_seconds = bench::median(resident);
-  const double selected = static_cast<double>(after.all - before.all);
+  const auto selected = static_cast<double>(after.all - before.all);
   const double missed = selected - static_cast<double>(after.hits - before.hits);
-  const double n_again = static_cast<double>(n_text) - static_cast<double>(half);
-  if (missed > 0) out.miss_seconds = std::max(0.0, seconds - n_again * out.token_seconds) / missed;
-  for (size_t l = 0; l < uses.size(); ++l)
-    uses[l].insert(uses[l].end(), uses[l].begin() + static_cast<ptrdiff_t>(half), uses[l].end());
+  const double spent = seconds - static_cast<double>(last - half) * out.token_seconds;
+  // No expert comes faster than the bus brings it.
+  const double expert_bytes = static_cast<double>(model.expert_bytes()) / c.n_layers / c.n_experts;
+  out.miss_seconds = std::max(missed >= kFew ? spent / missed : 0.0, expert_bytes / bus);
+  for (auto& tokens : uses) {
+    const std::vector<std::vector<int>> once = tokens;
+    tokens.insert(tokens.end(), once.begin(), once.begin() + static_cast<ptrdiff_t>(last));
+  }
   const double part =
       static_cast<double>(out.cache) / static_cast<double>(gpu::DeviceModel::expert_bytes(model));
-  const std::vector<double> again = miss_curve(uses, static_cast<size_t>(n_text), c.n_experts);
-  const double expected = again[std::min(static_cast<size_t>(part * c.n_experts), again.size() - 1)];
-  if (expected > 0 && selected > 0) out.kept = std::min(1.0, missed / selected / expected);
+  const std::vector<double> again = miss_curve(uses, n + half, c.n_experts);
+  const double expected =
+      selected * again[std::min(static_cast<size_t>(part * c.n_experts), again.size() - 1)];
+  if (expected >= kFew) out.kept = std::min(1.0, missed / expected);
   return out;
 }
 

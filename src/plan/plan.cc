@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "bench/counters.h"
 #include "bench/traffic.h"
 #include "cpu/kernels.h"
 #include "cpu/thread_pool.h"
@@ -51,13 +52,8 @@ void measure_choice(const model::Model& model, const Options& options, Choice& c
   Options run = options;
   run.context = length.context();
   cpu::CpuRunner runner(model, cpu_options(run, choice));
-  const Speeds speeds = measure(model, runner, options.kv == cpu::KvType::F16 ? 2 : 4, length, [&] {
-    const experts::CacheStats s = runner.cache_stats();
-    bench::Counters counters;
-    counters.hits = s.hits;
-    counters.selections = s.hits + s.misses + s.prefetch_late;
-    return counters;
-  });
+  const Speeds speeds = measure(model, runner, options.kv == cpu::KvType::F16 ? 2 : 4, length,
+                                [&] { return bench::counters_of(runner); });
   choice.prefill_tok_s = std::max(choice.prefill_tok_s, speeds.prefill_tok_s);
   choice.decode_tok_s = std::max(choice.decode_tok_s, speeds.decode_tok_s);
   choice.hit_rate = speeds.hit_rate;

@@ -44,7 +44,7 @@ TEST(TemporaryName, DoesNotStandForADeviceOrAFolder) {
 }
 
 TEST(TemporaryNameDeathTest, SignalsThatEndTheProgramRemoveIt) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
     // More at once than can be remembered are no error.
     const auto ended = [&] {
       const TemporaryName names[] = {TemporaryName(::testing::TempDir() + "temporary_a"),

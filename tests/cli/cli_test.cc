@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -134,6 +135,8 @@ TEST(Usage, NumbersAreChecked) {
   for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
            {"generate", kDemo, "--prompt", "x", "--temp", "nan"},
            {"generate", kDemo, "--prompt", "x", "--threads", "-1"},
+           {"plan", kDemo, "--threads", "1025"},
+           {"perplexity", kDemo, kDemo, "--windows", "99999999999999999999"},
            {"simulate", kDemo, "--memory-gb-s", "nan"},
            {"simulate", kDemo, "--half-life", "inf"},
            {"simulate", kDemo, "--cache-mib", "0"},
@@ -146,8 +149,13 @@ TEST(Usage, NumbersAreChecked) {
 }
 
 TEST(Usage, OutputThatCannotBeWrittenIsAnError) {
-  for (const std::vector<std::string>& call : std::vector<std::vector<std::string>>{
-           {"--help"}, {"info", kDemo}, {"generate", kDemo, "-p", "x", "-n", "2"}}) {
+  for (const std::vector<std::string>& call :
+       std::vector<std::vector<std::string>>{{"--help"},
+                                             {"info", kDemo},
+                                             {"models", "--json", kDemo},
+                                             {"tokenize", kDemo, "--text", "x"},
+                                             {"completions", "bash"},
+                                             {"generate", kDemo, "-p", "x", "-n", "2"}}) {
     const Outcome run = Child(call, "/dev/full").wait();
     EXPECT_EQ(run.status, 1) << ::testing::PrintToString(call);
     EXPECT_THAT(run.err, HasSubstr("No space left on device")) << ::testing::PrintToString(call);
@@ -161,6 +169,18 @@ TEST(Usage, BadInputGetsOneLineAndStatusOne) {
       {"generate", "/nonexistent.gguf", "--prompt", "x"},
       {"generate", empty, "--prompt", "x"},
       {"generate", "/tmp", "--prompt", "x"},
+      // A name may be anything: the line stays one, and does nothing to a terminal.
+      {"generate", "/no\nthing\x1b[31m\xff", "--prompt", "x"},
+      {"info", ""},
+      {"models", kDemo, "/no\nthing\x1b[31m\xff"},
+      {"models", empty},
+      {"plan", "/no\nthing\x1b[31m\xff"},
+      {"perplexity", kDemo, "/no\nthing\x1b[31m\xff"},
+      {"perplexity", kDemo, ""},
+      {"perplexity", kDemo, "/tmp"},
+      {"perplexity", kDemo, empty},
+      {"tokenize", kDemo, "--text-file", "/nonexistent"},
+      {"tokenize", kDemo, "--text-file", ""},
       {"generate", kDemo, "--prompt", ""},
       {"generate", kDemo, "--prompt-file", "/nonexistent"},
       {"generate", kDemo, "--tokens", "1,2,99999"},
@@ -191,7 +211,8 @@ TEST(Usage, BadInputGetsOneLineAndStatusOne) {
     const Outcome run = redlite(call);
     EXPECT_EQ(run.status, 1) << ::testing::PrintToString(call) << run.err;
     EXPECT_THAT(run.err, StartsWith("redlite: ")) << ::testing::PrintToString(call);
-    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+    EXPECT_EQ(std::ranges::count_if(run.err, [](unsigned char c) { return c < 0x20 || c > 0x7e; }), 1)
+        << run.err;
   }
   std::filesystem::remove(empty);
 }

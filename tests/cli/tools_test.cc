@@ -135,7 +135,11 @@ TEST(DoctorCommand, SaysWhatIsThereAndWhatIsWrong) {
   const CommandOutcome run = redlite_command(home, "doctor");
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.out, AllOf(HasSubstr("half.gguf"), HasSubstr("problem")));
-  EXPECT_THAT(run.err, HasSubstr("1 problem found"));
+  EXPECT_THAT(run.err, HasSubstr("1 problem found")) << "and the disk is read elsewhere";
+
+  const CommandOutcome homeless = shell(home, "unset HOME; '" REDLITE_BINARY "' doctor");
+  EXPECT_EQ(homeless.status, 0) << homeless.err;
+  EXPECT_THAT(homeless.out, HasSubstr("none in ~/.redlite/models (but HOME is not set)"));
 }
 
 TEST(ModelsCommand, ListsAndVerifies) {

@@ -7,11 +7,13 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }
 
 cmake --install "$build" --prefix "$work/usr" >"$work/log" || { cat "$work/log"; fail "cmake --install"; }
-model=$work/usr/share/redlite/redlite-tales-32M.gguf
+model=$work/usr/share/redlite/models/redlite-tales-32M.gguf
 
 echo "== the program"
 "$work/usr/bin/redlite" generate "$model" --prompt "Once upon a time" -n 5 >"$work/tale"
 [ "$(wc -w <"$work/tale")" -ge 3 ] || fail "no tale: $(cat "$work/tale")"
+echo "A tale?" | HOME=$work "$work/usr/bin/redlite" chat -n 5 >"$work/tale" 2>"$work/log" ||
+  { cat "$work/log"; fail "chat without a model finds no bundled one"; }
 
 echo "== the example, against the installed library"
 cmake -S "$source/examples" -B "$work/example" -G Ninja -DCMAKE_PREFIX_PATH="$work/usr" >/dev/null
@@ -47,4 +49,25 @@ for shell in zsh fish; do
   file=$(find "$work/usr" -name '_redlite' -o -name 'redlite.fish' | grep -i "$shell")
   $shell -n "$file" || fail "$file"
 done
+unit_starts() {  # a unit, the program that it must start
+  grep -q "^ExecStart=$2 serve " "$1" || fail "$1 starts $(grep ExecStart= "$1")"
+}
+echo "== the service"
+unit=$work/usr/lib/systemd/system/redlite.service
+unit_starts "$unit" "$work/usr/bin/redlite"
+if command -v systemd-analyze >/dev/null; then
+  systemd-analyze verify "$unit" >"$work/log" 2>&1 || { cat "$work/log"; fail "systemd-analyze verify"; }
+fi
+
+if command -v dpkg-deb >/dev/null && command -v dpkg-shlibdeps >/dev/null; then
+  echo "== the Debian package"
+  cpack --config "$build/CPackConfig.cmake" -B "$work/package" >"$work/log" 2>&1 || { cat "$work/log"; fail "cpack"; }
+  dpkg-deb -x "$work"/package/redlite_*.deb "$work/root"
+  [ "$(ls "$work/root")" = usr ] || fail "the package has more than usr: $(ls "$work/root")"
+  diff <(cd "$work/usr" && find . | sort) <(cd "$work/root/usr" && find . | sort) || fail "the package has other files"
+  unit_starts "$work/root/usr/lib/systemd/system/redlite.service" /usr/bin/redlite
+  dpkg-deb -f "$work"/package/redlite_*.deb Depends | grep -q libc6 || fail "the package depends on nothing"
+  "$work/root/usr/bin/redlite" info "$work/root/usr/share/redlite/models/redlite-tales-32M.gguf" >/dev/null ||
+    fail "the packaged program"
+fi
 echo "all well"

@@ -1,8 +1,12 @@
 """The Python module on the demo model."""
 
 import ast
+import contextlib
 import inspect
+import io
 import os
+import re
+import tempfile
 import threading
 import unittest
 from pathlib import Path
@@ -21,6 +25,9 @@ class ModelTest(unittest.TestCase):
     def test_facts(self):
         m = self.model
         self.assertEqual((m.architecture, m.n_layers, m.n_vocab, m.n_experts), ("qwen3next", 8, 4096, 32))
+
+    def test_paths(self):
+        self.assertEqual(redlite.Model(Path(MODEL)).path, MODEL)
 
     def test_tokenizer(self):
         tokens = self.model.tokenize("Once upon a time")
@@ -120,6 +127,24 @@ class SessionTest(unittest.TestCase):
         stop.set()
         thread.join()
         self.assertGreater(during, 5)
+
+
+class GuideTest(unittest.TestCase):
+    """The program in docs/guide.md."""
+
+    def test_it_runs(self):
+        guide = (Path(__file__).resolve().parents[2] / "docs/guide.md").read_text()
+        (program,) = re.findall(r"^```python\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
+        out = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(out):
+            os.symlink(MODEL, Path(folder) / "model.gguf")
+            before = os.getcwd()
+            os.chdir(folder)
+            try:
+                exec(compile(program, "guide.md", "exec"), {})
+            finally:
+                os.chdir(before)
+        self.assertGreater(len(out.getvalue().split()), 20)
 
 
 class StubTest(unittest.TestCase):
