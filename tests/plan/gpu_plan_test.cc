@@ -74,7 +74,8 @@ TEST(ProbeGpu, FindsItsFiguresInBothResidencies) {
     });
     EXPECT_EQ(last, 1);
     EXPECT_GT(probe.token_seconds, 0);
-    EXPECT_GE(probe.miss_seconds, model.expert_bytes() / TinyModel::kLayers / TinyModel::kExperts / 1e9);
+    EXPECT_GE(probe.miss_seconds,
+              static_cast<double>(model.expert_bytes()) / TinyModel::kLayers / TinyModel::kExperts / 1e9);
     EXPECT_GT(probe.kept, 0);
     EXPECT_LE(probe.kept, 1);
     const bool device = residency == Residency::device;
