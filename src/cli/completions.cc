@@ -91,7 +91,7 @@ _redlite() {{
     COMPREPLY=($(compgen -W "$words" -- "$current"))
   else
     compopt -o filenames 2>/dev/null
-    COMPREPLY=($(compgen -f -- "$current"))
+    mapfile -t COMPREPLY < <(compgen -f -- "$current")  # names with spaces stay one
   fi
 }}
 complete -F _redlite redlite

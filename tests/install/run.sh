@@ -38,12 +38,14 @@ fi
 echo "== completions"
 complete_words() {
   # shellcheck disable=SC1090
-  bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _redlite; echo "${COMPREPLY[@]}"' \
+  bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _redlite; printf "%s\n" "${COMPREPLY[@]}"' \
     - "$work/usr/share/bash-completion/completions/redlite" "$@"
 }
 [ "$(complete_words redlite gen)" = generate ] || fail "gen -> $(complete_words redlite gen)"
 complete_words redlite generate --cache | grep -q -- --cache-mib || fail "--cache is not completed"
-[ "$(complete_words redlite generate --kv f)" = "f32 f16" ] || fail "--kv f -> $(complete_words redlite generate --kv f)"
+[ "$(complete_words redlite generate --kv f)" = $'f32\nf16' ] || fail "--kv f -> $(complete_words redlite generate --kv f)"
+touch "$work/a model.gguf"
+[ "$(complete_words redlite info "$work/a " | wc -l)" = 1 ] || fail "a name with a space is cut"
 for shell in zsh fish; do
   command -v $shell >/dev/null || { echo "   $shell is not installed"; continue; }
   file=$(find "$work/usr" -name '_redlite' -o -name 'redlite.fish' | grep -i "$shell")
