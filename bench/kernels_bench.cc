@@ -3,6 +3,7 @@
 //     decode/ISA/TYPE/threads:N     one token, weights streamed from memory (2 MiB pages where the system has
 //     them) cached/ISA/TYPE/threads:1     one token, weights in the second-level cache
 //     prefill/ISA/TYPE/TOKENS/...   weights from memory, each read once for 16, 64 or 512 tokens
+//     attend/ISA/f16/threads:N      decode attention as in the 80B: keys and values streamed from memory
 //
 //   kernels_bench --benchmark_filter='decode/avx512_dl/.*'
 //   kernels_bench --benchmark_filter='prefill/.*/64/' --benchmark_format=json
@@ -23,6 +24,7 @@
 
 #include "base/aligned.h"
 #include "cpu/kernels.h"
+#include "cpu/mixer_kernels.h"
 #include "machine/memory_bandwidth.h"
 #include "quant/random_blocks.h"
 #include "quant/type.h"
@@ -120,8 +122,50 @@ void multiply(benchmark::State& state, const Kernels& kernels, quant::Type type,
   state.counters["of_floor"] = Counter(read / floor, Counter::kIsRate);
 }
 
+/// Eight query heads on keys and values of 256 values, positions in blocks as the runner divides them.
+void attend(benchmark::State& state, const MixerKernels& mixers) {
+  constexpr int kGroup = 8, kDim = 256;
+  constexpr size_t kBlockBytes = size_t{kAttendBlock} * kDim * sizeof(uint16_t);
+  static double floor;
+  static std::vector<float> q(kGroup * kDim, 0.01f);
+  static size_t blocks;
+  if (state.thread_index() == 0) {
+    floor = floor_bandwidth(state.threads());
+    blocks = std::min(memory_bytes(), size_t{512} << 20) / (2 * kBlockBytes);
+    auto* values = reinterpret_cast<uint16_t*>(memory());
+    for (size_t i = 0; i < blocks * kBlockBytes; ++i)  // from 0.5 to 1
+      values[i] = static_cast<uint16_t>(0x3800 | (i * 997 & 0x3ff));
+  }
+  float max[kGroup], sum[kGroup];
+  std::vector<float> o(kGroup * kDim);
+  size_t done = 0;
+  for (auto _ : state) {
+    const auto threads = static_cast<size_t>(state.threads());
+    for (auto block = static_cast<size_t>(state.thread_index()); block < blocks; block += threads, ++done) {
+      const std::byte* k = memory() + block * kBlockBytes;
+      mixers.attend({q.data(), kDim, kGroup, kDim, k, k + blocks * kBlockBytes, true, kAttendBlock},
+                    {max, sum, o.data()});
+    }
+    benchmark::ClobberMemory();
+  }
+  const double read = 2.0 * static_cast<double>(done * kBlockBytes);
+  using benchmark::Counter;
+  state.counters["GB/s"] = Counter(read / 1e9, Counter::kIsRate);
+  if (state.thread_index() == 0) state.counters["floor_GB/s"] = floor / 1e9;
+  state.counters["of_floor"] = Counter(read / floor, Counter::kIsRate);
+}
+
 void register_all() {
   for (const std::string_view isa : available_kernels()) {
+    if (const MixerKernels* mixers = find_mixer_kernels(isa)) {
+      for (const int threads : {1, n_threads()}) {
+        benchmark::RegisterBenchmark(fmt::format("attend/{}/f16", isa).c_str(),
+                                     [mixers](benchmark::State& s) { attend(s, *mixers); })
+            ->Unit(benchmark::kMillisecond)
+            ->Threads(threads)
+            ->UseRealTime();
+      }
+    }
     const Kernels& kernels = *find_kernels(isa);
     for (const quant::TypeInfo& type : quant::all_types()) {
       const auto add = [&](std::string_view kind, size_t bytes, int tokens, int threads) {

@@ -89,28 +89,43 @@ HWY_INLINE float load_value(const uint16_t* row, int i) {
   return f16_to_f32(row[i]);
 }
 
-/// weights[g][p] = q[g] . k[p] for kHeads heads: each row of K is read once for all of them.
-template <int kHeads, typename Row>
-void scores(const float* q, int q_stride, const Row* k, int dim, int n, float* weights) {
+/// Keys and values are streamed once a token, and the processor's own prefetch stops at every page: the line
+/// that is needed this many rows later is asked for when row[i] is read.
+constexpr int kRowsAhead = 8;
+template <typename Row>
+HWY_INLINE void prefetch_ahead(const Row* row, int i, int dim) {
+  if (i * static_cast<int>(sizeof(Row)) % 64 == 0)
+    hwy::Prefetch(row + static_cast<size_t>(kRowsAhead) * dim + i);
+}
+
+/// weights[g][p] = q[g] . k[p] for kHeads heads and kRows positions: each row of K is read once for all
+/// heads, each q once for all rows.
+template <int kHeads, int kRows, typename Row>
+HWY_INLINE void scores(const float* q, int q_stride, const Row* k, int dim, float* weights) {
   const D d;
-  for (int p = 0; p < n; ++p) {
-    const Row* row = k + static_cast<size_t>(p) * dim;
-    Lanes dot[kHeads];
-    for (Lanes& x : dot) x = zero_lanes();
-    int i = 0;
-    for (; i + kLanes <= dim; i += kLanes) {
-      for (int j = 0; j < kVectors; ++j) {
-        const V x = load_row(row, i + j * kWidth);
-        for (int g = 0; g < kHeads; ++g)
-          dot[g].v[j] = hn::MulAdd(hn::LoadU(d, q + g * q_stride + i + j * kWidth), x, dot[g].v[j]);
+  Lanes dot[kRows][kHeads];
+  for (auto& row : dot)
+    for (Lanes& x : row) x = zero_lanes();
+  int i = 0;
+  for (; i + kLanes <= dim; i += kLanes) {
+    for (int p = 0; p < kRows; ++p) prefetch_ahead(k + static_cast<size_t>(p) * dim, i, dim);
+    for (int j = 0; j < kVectors; ++j) {
+      const int at = i + j * kWidth;
+      V x[kRows];
+      for (int p = 0; p < kRows; ++p) x[p] = load_row(k + static_cast<size_t>(p) * dim, at);
+      for (int g = 0; g < kHeads; ++g) {
+        const V y = hn::LoadU(d, q + g * q_stride + at);
+        for (int p = 0; p < kRows; ++p) dot[p][g].v[j] = hn::MulAdd(y, x[p], dot[p][g].v[j]);
       }
     }
+  }
+  for (int p = 0; p < kRows; ++p) {
     if (i < dim) {
       float rest[kLanes];
-      for (int j = i; j < dim; ++j) rest[j - i] = load_value(row, j);
-      for (int g = 0; g < kHeads; ++g) add_tail(dot[g], q + g * q_stride + i, rest, dim - i);
+      for (int j = i; j < dim; ++j) rest[j - i] = load_value(k + static_cast<size_t>(p) * dim, j);
+      for (int g = 0; g < kHeads; ++g) add_tail(dot[p][g], q + g * q_stride + i, rest, dim - i);
     }
-    for (int g = 0; g < kHeads; ++g) weights[g * kAttendBlock + p] = fold(dot[g]);
+    for (int g = 0; g < kHeads; ++g) weights[g * kAttendBlock + p] = fold(dot[p][g]);
   }
 }
 
@@ -121,7 +136,11 @@ void accumulate(const float* weights, const Row* v, int dim, float* o) {
   int i = 0;
   for (; i + kWidth <= dim; i += kWidth) {
     V rows[kRows];
-    for (int p = 0; p < kRows; ++p) rows[p] = load_row(v + static_cast<size_t>(p) * dim, i);
+    for (int p = 0; p < kRows; ++p) {
+      const Row* row = v + static_cast<size_t>(p) * dim;
+      prefetch_ahead(row, i, dim);
+      rows[p] = load_row(row, i);
+    }
     for (int g = 0; g < kHeads; ++g) {
       V x = hn::LoadU(d, o + g * dim + i);
       for (int p = 0; p < kRows; ++p) x = hn::MulAdd(hn::Set(d, weights[g * kAttendBlock + p]), rows[p], x);
@@ -137,10 +156,18 @@ void accumulate(const float* weights, const Row* v, int dim, float* o) {
   }
 }
 
+HWY_INLINE float largest(const float* x, int n) {
+  const D d;
+  if (n < kWidth) return *std::max_element(x, x + n);
+  V most = hn::LoadU(d, x + n - kWidth);
+  for (int i = 0; i + kWidth <= n; i += kWidth) most = hn::Max(most, hn::LoadU(d, x + i));
+  return hn::GetLane(hn::MaxOfLanes(d, most));
+}
+
 /// Replaces scores by exp(score - max); returns max and the sum.
 void softmax(float* weights, int n, float* max_out, float* sum_out) {
   const D d;
-  const float max = *std::max_element(weights, weights + n);
+  const float max = largest(weights, n);
   Lanes total = zero_lanes();
   int p = 0;
   for (; p + kLanes <= n; p += kLanes) {
@@ -165,11 +192,16 @@ void attend_heads(const AttendBlock& b, const AttendResult& result, int first_he
   const auto* v = static_cast<const Row*>(b.v);
   float* o = result.o + static_cast<size_t>(first_head) * dim;
   HWY_ALIGN float weights[kHeads * kAttendBlock];
-  scores<kHeads>(b.q + static_cast<size_t>(first_head) * b.q_stride, b.q_stride, k, dim, b.n, weights);
+  const float* q = b.q + static_cast<size_t>(first_head) * b.q_stride;
+  constexpr int kRows = kVectors == 1 ? 2 : 1;  // as registers suffice
+  int p = 0;
+  for (; p + kRows <= b.n; p += kRows)
+    scores<kHeads, kRows>(q, b.q_stride, k + static_cast<size_t>(p) * dim, dim, weights + p);
+  for (; p < b.n; ++p) scores<kHeads, 1>(q, b.q_stride, k + static_cast<size_t>(p) * dim, dim, weights + p);
   for (int g = 0; g < kHeads; ++g)
     softmax(weights + g * kAttendBlock, b.n, result.max + first_head + g, result.sum + first_head + g);
   std::fill(o, o + static_cast<size_t>(kHeads) * dim, 0.0f);
-  int p = 0;
+  p = 0;
   for (; p + 8 <= b.n; p += 8) accumulate<kHeads, 8>(weights + p, v + static_cast<size_t>(p) * dim, dim, o);
   for (; p < b.n; ++p) accumulate<kHeads, 1>(weights + p, v + static_cast<size_t>(p) * dim, dim, o);
 }
