@@ -101,14 +101,14 @@ TEST(ProbeGpu, ForetellsTheHitsOfACache) {
   options.experts.cache_bytes = all / 2;
   gpu::GpuRunner runner(model, gpu::open_emulator({.threads = 1}), options);
   MissCurves curves;
-  const GpuProbe probe = probe_gpu(runner, model, 1e9, 6, 48, curves, [](double) {});
+  const GpuProbe probe = probe_gpu(runner, model, 1e9, 6, 32, curves, [](double) {});
   GpuChoice choice{.residency = Residency::device, .cache = all / 2};
   predict_gpu(model.config(), all, probe, curves, 6, choice);
 
   runner.reset();
-  bench::write_text(runner, 16, TinyModel::kVocab, [] {});
+  bench::write_text(runner, 8, TinyModel::kVocab, [] {});
   const gpu::GpuRunner::Selections before = runner.selections();
-  bench::write_text(runner, 48, TinyModel::kVocab, [] {});
+  bench::write_text(runner, 32, TinyModel::kVocab, [] {});
   const gpu::GpuRunner::Selections after = runner.selections();
   const double hits =
       static_cast<double>(after.hits - before.hits) / static_cast<double>(after.all - before.all);
