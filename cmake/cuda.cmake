@@ -30,8 +30,13 @@ find_path(REDLITE_CUDA_INCLUDE cuda_runtime_api.h
 find_library(REDLITE_CUDART libcudart_static.a
   HINTS ${cuda_root}/lib64 ${cuda_root}/lib ${cuda_root}/targets/x86_64-linux/lib)
 if(NOT REDLITE_CUDA_INCLUDE OR NOT REDLITE_CUDART)
-  message(FATAL_ERROR "${nvcc} is there, but its cuda_runtime_api.h or libcudart_static.a is not beside it in "
-    "${cuda_root}: install the whole toolkit, or configure with -DREDLITE_CUDA=OFF")
+  set(missing "${nvcc} is there, but its cuda_runtime_api.h or libcudart_static.a is not beside it in ${cuda_root}")
+  if(REDLITE_CUDA STREQUAL "AUTO")
+    message(WARNING "Without the CUDA back end: ${missing}")
+    set(REDLITE_HAVE_CUDA OFF)
+    return()
+  endif()
+  message(FATAL_ERROR "${missing}: install the whole toolkit, or configure with -DREDLITE_CUDA=OFF")
 endif()
 # The runtime is linked statically and opens the driver only when it is used.
 add_library(redlite_cudart INTERFACE)
