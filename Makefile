@@ -20,7 +20,7 @@ test:
 	scripts/setup test
 	cmake --preset ci
 	$(CMAKE_BUILD) --preset ci
-	ctest --test-dir build/ci --output-on-failure
+	ctest --test-dir build/ci -j $$(nproc) --output-on-failure
 
 ## Installs the program, the library with its headers, manual page, completions and the service: PREFIX=/usr/local.
 install deb: build/install/built

@@ -1,4 +1,5 @@
-// Compares redlite with llama.cpp. Usage: node main.mjs REDLITE DEMO_MODEL FOLDER (for temporary files)
+// Compares redlite with llama.cpp. Usage: node main.mjs REDLITE DEMO_MODEL FOLDER [SECTION ...], as `tokenizer logits`;
+// all sections if none is named. FOLDER is for temporary files.
 import fs from 'node:fs';
 import path from 'node:path';
 
@@ -9,9 +10,9 @@ import {Report} from './report.mjs';
 import {checkHarness} from './selftest.mjs';
 import {checkTokenizer} from './tokenizer.mjs';
 
-const [program, demo, parent] = process.argv.slice(2);
+const [program, demo, parent, ...chosen] = process.argv.slice(2);
 if (!parent) {
-  console.error('usage: node main.mjs REDLITE DEMO_MODEL FOLDER');
+  console.error('usage: node main.mjs REDLITE DEMO_MODEL FOLDER [SECTION ...]');
   process.exit(2);
 }
 useProgram(program);
@@ -20,9 +21,15 @@ const folder = fs.mkdtempSync(path.join(parent, 'parity-'));
 process.on('exit', () => fs.rmSync(folder, {recursive: true, force: true}));
 
 const report = new Report();
-await report.section('tokenizer', () => checkTokenizer(report, demo, folder));
-await report.section('logits', () => checkLogits(report, folder));
-await report.section('greedy text', () => checkGreedy(report, demo, folder));
-await report.section('the harness itself', () => checkHarness(report, folder));
+const sections = {
+  tokenizer: () => checkTokenizer(report, demo, folder),
+  logits: () => checkLogits(report, folder),
+  greedy: () => checkGreedy(report, demo, folder),
+  harness: () => checkHarness(report, folder),
+};
+for (const name of chosen.length ? chosen : Object.keys(sections)) {
+  if (!sections[name]) throw new Error(`no section ${name}: there are ${Object.keys(sections).join(', ')}`);
+  await report.section(name, sections[name]);
+}
 console.log(report.failures ? `${report.failures} of ${report.checks} checks failed` : `all ${report.checks} checks passed`);
 process.exit(report.failures ? 1 : 0);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The test `parity`: installs the judge (npm packages, as package-lock.json pins them) and runs main.mjs.
-# Usage: run.sh REDLITE DEMO_MODEL FOLDER. Exits with 77 (skipped) where there is no judge for this machine.
+# The tests `parity_*`: installs the judge (npm packages, as package-lock.json pins them) and runs main.mjs.
+# Usage: run.sh REDLITE DEMO_MODEL FOLDER [SECTION ...]. Exits with 77 (skipped) where there is no judge for this machine.
 set -eu
 cd "$(dirname "$0")"
 if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
@@ -15,8 +15,11 @@ if [ "$(uname -sm)" != "Linux x86_64" ]; then
   echo "skipped: package.json names the judge's binary for Linux x86_64 only, this is $(uname -sm)"
   exit 77
 fi
+exec 9<package-lock.json
+flock 9  # they may run at the same time
 if ! cmp -s package-lock.json node_modules/installed-lock.json; then
   npm ci || { echo "the judge's npm packages cannot be installed"; exit 1; }
   cp package-lock.json node_modules/installed-lock.json
 fi
+exec 9>&-
 exec node main.mjs "$@"
