@@ -86,9 +86,10 @@ TEST_F(EngineTest, LogprobsAreOfTheModelsOwnDistribution) {
   asked.top_logprobs = 3;
   const auto [answer, logits] = ask(*engine, asked);
   for (size_t i = 0; i < logits.size(); ++i) {
+    const auto& row = logits[i];
     double sum = 0;
-    for (const float logit : logits[i]) sum += std::exp(static_cast<double>(logit));
-    const auto expected = [&](Token t) { return logits[i][static_cast<size_t>(t)] - std::log(sum); };
+    for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+    const auto expected = [&](Token t) { return row[static_cast<size_t>(t)] - std::log(sum); };
     const AnswerToken& told = answer.tokens[i];
     ASSERT_EQ(told.top.size(), 3u);
     EXPECT_EQ(told.top[0].first, told.token) << "greedy";

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <random>
 #include <string>
 #include <vector>
@@ -228,14 +228,14 @@ TEST_F(DemoTokenizer, TextComesBack) {
 }
 
 TEST_F(DemoTokenizer, LongTextsTakeLittleTime) {
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   for (const std::string unit : {"a", " ", "\n", "<", "<|im_end|", "\u00E9", "the king "}) {
     std::string text;
     while (text.size() < 300'000) text += unit;
     EXPECT_EQ(decode(tokenizer_, tokenizer_.encode(text, true), true), text);
   }
-  // Anything quadratic in 300,000 takes minutes.
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  // Anything quadratic in 300,000 takes minutes of a core, however busy the machine is.
+  EXPECT_LT((std::clock() - begin) / CLOCKS_PER_SEC, 20);
 }
 
 TEST(StreamDecoder, HoldsBackUnfinishedCharacters) {
