@@ -122,9 +122,18 @@ void Prefill::experts_are_placed(Stream& stream) {
   const uint32_t sizes[2] = {static_cast<uint32_t>(group_experts_), static_cast<uint32_t>(last)};
   list_ = arena_.take<SlotCopy>(list.size());
   list_sizes_ = arena_.take<uint32_t>(2);
-  stream.copy(list_, list.data(), list.size() * sizeof(SlotCopy));
-  stream.copy(list_sizes_, sizes, sizeof sizes);
-  stream.synchronize();
+  try {
+    stream.copy(list_, list.data(), list.size() * sizeof(SlotCopy));
+    stream.copy(list_sizes_, sizes, sizeof sizes);
+    stream.synchronize();
+  } catch (const Error&) {
+    // What was begun still reads the lists.
+    try {
+      stream.synchronize();
+    } catch (const Error&) {
+    }
+    throw;
+  }
 }
 
 namespace {

@@ -61,7 +61,7 @@ RL_DEVICE inline int prepare(const Project::Params& p, Products::Shared& shared)
     in.weight = p.input.weight;
     in.eps = p.input.eps;
     if (p.input.shown != nullptr && block == 0) in.shown = p.input.shown + row * p.input.n;
-    in.rounded = p.input.rounded + row * p.layout.vector_bytes;
+    if (p.input.rounded != nullptr) in.rounded = p.input.rounded + row * p.layout.vector_bytes;
     if (p.input.squares != nullptr) {
       in.dim = p.input.dim;
       in.n_squares = p.input.n_squares;
