@@ -42,7 +42,11 @@ GenerateResult generate_tokens(model::Runner& runner, const tokenizer::Tokenizer
   const auto cancelled = [&] { return options.cancel && options.cancel->load(std::memory_order_relaxed); };
 
   const Stopwatch prefill;
-  std::span<const float> logits = runner.forward(prompt, model::LogitsFor::Last);
+  const auto choose_after = [&](std::span<const model::Token> tokens) {
+    return sampler.greedy() ? runner.forward_best(tokens)
+                            : sampler.sample(runner.forward(tokens, model::LogitsFor::Last));
+  };
+  model::Token token = choose_after(prompt);
   result.prefill_seconds = prefill.seconds();
 
   const Stopwatch decode;
@@ -51,7 +55,6 @@ GenerateResult generate_tokens(model::Runner& runner, const tokenizer::Tokenizer
       result.reason = StopReason::Cancelled;
       break;
     }
-    const model::Token token = sampler.sample(logits);
     if (!options.ignore_end && tokenizer.is_end(token)) {
       result.reason = StopReason::EndToken;
       break;
@@ -60,7 +63,7 @@ GenerateResult generate_tokens(model::Runner& runner, const tokenizer::Tokenizer
     result.tokens.push_back(token);
     sink(token);
     if (static_cast<int>(result.tokens.size()) == options.max_tokens) break;
-    logits = runner.forward({&token, 1}, model::LogitsFor::Last);
+    token = choose_after({&token, 1});
     ++result.decode_tokens;
   }
   result.decode_seconds = decode.seconds();

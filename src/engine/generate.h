@@ -29,7 +29,7 @@ struct GenerateResult {
   std::vector<model::Token> tokens;  ///< generated ones; an end token is not among them
   StopReason reason = StopReason::MaxTokens;
   int prompt_tokens = 0;
-  double prefill_seconds = 0;  ///< the prompt, up to its last logits
+  double prefill_seconds = 0;  ///< the prompt, up to the choice of the first token
   int decode_tokens = 0;       ///< forward passes of one token
   double decode_seconds = 0;   ///< ... and their time, sampling included
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/error.h"
 
@@ -45,11 +46,8 @@ void Sampler::accept(model::Token token) {
 
 model::Token Sampler::sample(std::span<const float> logits) {
   RL_CHECK(!logits.empty());
-  candidates_.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const float logit = std::isnan(logits[i]) ? -INFINITY : logits[i];
-    candidates_[i] = {static_cast<model::Token>(i), logit, 0};
-  }
+  if (greedy()) return model::best_token(logits);
+  if (!take_likely(logits)) take_all(logits);
   sorted_ = 0;
   if (!std::isfinite(max_logit())) fail("the model's logits are not finite: its weights must be damaged");
 
@@ -64,9 +62,51 @@ model::Token Sampler::sample(std::span<const float> logits) {
   return draw();
 }
 
+bool Sampler::penalizes() const {
+  return options_.repeat_penalty != 1 || options_.presence_penalty != 0 || options_.frequency_penalty != 0;
+}
+
+void Sampler::take_all(std::span<const float> logits) {
+  candidates_.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float logit = std::isnan(logits[i]) ? -INFINITY : logits[i];
+    candidates_[i] = {static_cast<model::Token>(i), logit, 0};
+  }
+}
+
+/// The top_k best candidates and few others, where that is quick to tell; false, and nothing, elsewhere.
+bool Sampler::take_likely(std::span<const float> logits) {
+  constexpr size_t kPiece = 64;
+  const size_t n_pieces = logits.size() / kPiece, k = static_cast<size_t>(std::max(options_.top_k, 0));
+  if (penalizes() || options_.temperature <= 0 || k == 0 || k > n_pieces / 4) return false;
+  // As many logits as the k-th greatest of pieces' maxima, or greater ones, are at least k.
+  maxima_.resize(n_pieces);
+  for (size_t piece = 0; piece < n_pieces; ++piece) {
+    const float* from = &logits[piece * kPiece];
+    float lanes[16];
+    for (size_t j = 0; j < 16; ++j) lanes[j] = -INFINITY;
+    for (size_t i = 0; i < kPiece; i += 16)
+      for (size_t j = 0; j < 16; ++j) lanes[j] = from[i + j] > lanes[j] ? from[i + j] : lanes[j];
+    maxima_[piece] = *std::max_element(lanes, lanes + 16);
+  }
+  std::vector<float>& order = order_ = maxima_;
+  const auto kth = order.begin() + static_cast<ptrdiff_t>(k - 1);
+  std::nth_element(order.begin(), kth, order.end(), std::greater<>());
+  const float least = *kth;
+  if (!std::isfinite(least)) return false;
+  candidates_.clear();
+  const auto take = [&](size_t first, size_t end) {
+    for (size_t i = first; i < end; ++i)
+      if (logits[i] >= least) candidates_.push_back({static_cast<model::Token>(i), logits[i], 0});
+  };
+  for (size_t piece = 0; piece < n_pieces; ++piece)
+    if (maxima_[piece] >= least) take(piece * kPiece, (piece + 1) * kPiece);
+  take(n_pieces * kPiece, logits.size());
+  return true;
+}
+
 void Sampler::apply_penalties() {
-  if (options_.repeat_penalty == 1 && options_.presence_penalty == 0 && options_.frequency_penalty == 0)
-    return;
+  if (!penalizes()) return;
   for (const auto& [token, count] : counts_) {
     if (token < 0 || static_cast<size_t>(token) >= candidates_.size()) continue;
     float& logit = candidates_[static_cast<size_t>(token)].logit;

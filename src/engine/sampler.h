@@ -38,6 +38,8 @@ class Sampler {
   /// One of the ids [0, logits.size()); `logits` is not empty. Throws Error if no logit is finite, which only
   /// damaged weights can cause.
   model::Token sample(std::span<const float> logits);
+  /// Whether sample() is best_token(), whatever was accepted.
+  bool greedy() const { return options_.temperature <= 0 && !penalizes(); }
 
  private:
   struct Candidate {
@@ -46,6 +48,9 @@ class Sampler {
     float p;
   };
 
+  bool penalizes() const;
+  void take_all(std::span<const float> logits);
+  bool take_likely(std::span<const float> logits);
   void apply_penalties();
   void keep_top_k();
   void keep_top_p();
@@ -62,6 +67,7 @@ class Sampler {
   std::deque<model::Token> window_;               ///< the tokens that the penalties look at
   std::unordered_map<model::Token, int> counts_;  ///< how often each of them is there
   std::vector<Candidate> candidates_;             ///< of the call of sample() that is running
+  std::vector<float> maxima_, order_;             ///< of pieces of its logits
   size_t sorted_ = 0;                             ///< how many of them are sorted, from the front
 };
 

@@ -8,12 +8,17 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
 namespace redlite::model {
 
 using Token = int32_t;
+
+/// The token of the greatest logit, of equal ones that of the lowest id; NaN is less than everything. Throws
+/// Error if the greatest is not finite, which only damaged weights can cause.
+Token best_token(std::span<const float> logits);
 
 /// Which tokens of a forward pass want logits.
 enum class LogitsFor : uint8_t { None, Last, All };
@@ -110,6 +115,8 @@ class Runner {
   /// cannot be read, Stopped when the stop hook says so; the state is then undefined until reset() or
   /// rewind().
   virtual std::span<const float> forward(std::span<const Token> tokens, LogitsFor which) = 0;
+  /// forward() for best_token() of the last token's logits: a GPU need not bring the others to the host.
+  virtual Token forward_best(std::span<const Token> tokens);
 
   virtual int position() const = 0;  ///< tokens so far
   virtual int capacity() const = 0;  ///< most tokens a sequence can hold
@@ -124,6 +131,8 @@ class Runner {
   /// forward() for tokens of several distinct sequences at once: each gets the same bits as alone. Returns
   /// the logits of all of them, in their order.
   virtual std::span<const float> forward_together(std::span<const Part> parts);
+  /// forward_best() for each of the parts, whatever their `which`.
+  virtual std::vector<Token> forward_best_together(std::span<const Part> parts);
   /// What the bytes of saved states depend on, besides the model: "cpu, f32 keys and values"; empty if states
   /// cannot be saved.
   virtual std::string state_format() const { return {}; }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/error.h"
+
 namespace redlite::session {
 
 AnswerWriter::AnswerWriter(const tokenizer::Tokenizer& tokenizer, const Request& request, int most_tokens)
@@ -17,14 +19,22 @@ AnswerWriter::AnswerWriter(const tokenizer::Tokenizer& tokenizer, const Request&
 }
 
 AnswerWriter::Step AnswerWriter::step(std::span<const float> logits) {
-  Step step;
   std::span<const float> allowed = logits;
   if (request_.filter) {
     filtered_.assign(logits.begin(), logits.end());
     request_.filter->apply(filtered_);
     allowed = filtered_;
   }
-  const model::Token token = sampler_.sample(allowed);
+  return take(sampler_.sample(allowed), logits);
+}
+
+AnswerWriter::Step AnswerWriter::step(model::Token best) {
+  RL_CHECK(greedy());
+  return take(best, {});
+}
+
+AnswerWriter::Step AnswerWriter::take(model::Token token, std::span<const float> logits) {
+  Step step;
   if (!request_.ignore_end && tokenizer_.is_end(token)) {
     finish(step, FinishReason::End);
     return step;

@@ -25,10 +25,15 @@ class AnswerWriter {
   };
   /// Chooses the next token. Throws Error for logits that are not finite.
   Step step(std::span<const float> logits);
+  /// Whether model::best_token() of the logits is all that step() needs to know of them.
+  bool greedy() const { return !request_.filter && request_.top_logprobs < 0 && sampler_.greedy(); }
+  /// Where that is so: goes on with that token.
+  Step step(model::Token best);
 
   int tokens() const { return n_tokens_; }
 
  private:
+  Step take(model::Token token, std::span<const float> logits);
   AnswerToken describe(model::Token token, std::span<const float> logits) const;
   void finish(Step& step, FinishReason reason);
 

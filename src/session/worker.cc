@@ -269,9 +269,10 @@ void Worker::read_piece(Seat& seat) {
   Seat* const seats[] = {&seat};
   const model::Part part{&seat.slot.sequence(), prompt.subspan(position, n),
                          last ? model::LogitsFor::Last : model::LogitsFor::None};
-  const std::span<const float> logits = compute({&part, 1}, seats);
+  std::span<const float> logits;
+  const bool done = compute(seats, [&] { logits = runner_.forward_together({&part, 1}); });
   runner_.set_progress({});
-  if (!seat.job) return;
+  if (!done) return;
   const double seconds = seconds_since(start);
   piece_size_.took(n, seconds);
   seat.slot.appended(part.tokens);
@@ -299,12 +300,25 @@ void Worker::decode(std::span<Seat* const> seats) {
   std::vector<model::Part> parts;
   for (Seat* seat : seats)
     parts.push_back({&seat->slot.sequence(), {&seat->next, 1}, model::LogitsFor::Last});
-  const std::span<const float> logits = compute(parts, seats);
-  if (logits.empty()) return;
+  const bool greedy = std::ranges::all_of(seats, [](const Seat* seat) { return seat->writer->greedy(); });
+  std::vector<model::Token> best;
+  std::span<const float> logits;
+  const bool done = compute(seats, [&] {
+    if (greedy) {
+      best = runner_.forward_best_together(parts);
+    } else {
+      logits = runner_.forward_together(parts);
+    }
+  });
+  if (!done) return;
   const size_t n_vocab = logits.size() / seats.size();
   for (size_t i = 0; i < seats.size(); ++i) {
     seats[i]->slot.appended({&seats[i]->next, 1});
-    step(*seats[i], logits.subspan(i * n_vocab, n_vocab));
+    if (greedy) {
+      step(*seats[i], best[i]);
+    } else {
+      step(*seats[i], logits.subspan(i * n_vocab, n_vocab));
+    }
   }
   const double seconds = seconds_since(start);
   const auto n = static_cast<double>(seats.size());
@@ -317,15 +331,15 @@ void Worker::decode(std::span<Seat* const> seats) {
 }
 
 /// A pass that stops when nobody wants it any more. When it is stopped or fails, its requests end and their
-/// slots go back to a place that is whole; the logits are then empty.
-std::span<const float> Worker::compute(std::span<const model::Part> parts, std::span<Seat* const> seats) {
+/// slots go back to a place that is whole: false.
+bool Worker::compute(std::span<Seat* const> seats, const std::function<void()>& pass) {
   runner_.set_stop(
       [&] { return std::ranges::all_of(seats, [&](const Seat* seat) { return seat->cancelled(shared_); }); });
   std::optional<std::string> failure;
   try {
-    const std::span<const float> logits = runner_.forward_together(parts);
+    pass();
     runner_.set_stop({});
-    return logits;
+    return true;
   } catch (const model::Stopped&) {
   } catch (const std::exception& e) {
     failure = e.what();
@@ -339,11 +353,12 @@ std::span<const float> Worker::compute(std::span<const model::Part> parts, std::
       finish(*seat, {FinishReason::Cancelled, {}, {}});
     }
   }
-  return {};
+  return false;
 }
 
-/// What follows from the logits of the last token.
-void Worker::step(Seat& seat, std::span<const float> logits) {
+/// What follows from the logits of the last token, or from the best token where that is enough.
+template <typename Result>
+void Worker::step(Seat& seat, const Result& result) {
   if (seat.reading) {
     seat.reading = false;
     seat.turn = seat.slot.last_mark();
@@ -353,7 +368,7 @@ void Worker::step(Seat& seat, std::span<const float> logits) {
   }
   AnswerWriter::Step step;
   try {
-    step = seat.writer->step(logits);
+    step = seat.writer->step(result);
   } catch (const std::exception& e) {
     return end(seat, Failed{e.what()});
   }

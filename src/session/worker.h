@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -79,8 +80,9 @@ class Worker {
   void plan_marks(Seat& seat);
   void read_piece(Seat& seat);
   void decode(std::span<Seat* const> seats);
-  std::span<const float> compute(std::span<const model::Part> parts, std::span<Seat* const> seats);
-  void step(Seat& seat, std::span<const float> logits);
+  bool compute(std::span<Seat* const> seats, const std::function<void()>& pass);
+  template <typename Result>
+  void step(Seat& seat, const Result& result);
   void finish(Seat& seat, Finished end);
   void end(Seat& seat, Event event);
 

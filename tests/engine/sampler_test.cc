@@ -73,6 +73,50 @@ TEST(Sampler, GreedyTakesTheLowestIdOfEquals) {
   EXPECT_EQ(sampler.sample(std::vector<float>{-INFINITY, -7, -7}), 1);
 }
 
+TEST(Sampler, BestTokenOfAnyNumberOfLogits) {
+  LogitSource source(3, 5);
+  for (const int n : {1, 15, 16, 17, 1023, 1024, 1025, 5000}) {
+    std::vector<float> logits = source.make(n);
+    const auto best = [&] {
+      Token best = 0;
+      for (Token i = 1; i < n; ++i)
+        if (logits[static_cast<size_t>(i)] > logits[static_cast<size_t>(best)]) best = i;
+      return best;
+    };
+    EXPECT_EQ(model::best_token(logits), best()) << n;
+    for (const int at : {n - 1, n / 2, 0}) {  // the last one is the lowest id
+      logits[static_cast<size_t>(at)] = 100;
+      EXPECT_EQ(model::best_token(logits), at) << n;
+    }
+  }
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(model::best_token(std::vector<float>{nan, -3, nan, -2}), 3);
+  EXPECT_EQ(model::best_token(std::vector<float>{-1, -0.0f, 0.0f}), 1);
+  EXPECT_THROW(model::best_token(std::vector<float>{nan, -infinity}), Error);
+  EXPECT_THROW(model::best_token(std::vector<float>{0, infinity}), Error);
+}
+
+// Where only top_k candidates matter, the others are not looked at; a penalty that changes nothing makes it
+// look at all of them.
+TEST(Sampler, LooksAtFewCandidatesWithTheSameResult) {
+  SamplerOptions few, all;
+  few.temperature = all.temperature = 0.8f;
+  few.top_p = all.top_p = 0.99f;
+  all.frequency_penalty = 1;  // nothing is accepted
+  for (const int top_k : {1, 20, 70}) {
+    few.top_k = all.top_k = top_k;
+    Sampler a(few), b(all);
+    LogitSource source(static_cast<uint64_t>(top_k), 6);
+    for (int i = 0; i < 200; ++i) {
+      std::vector<float> logits = source.make(20000 + i);
+      for (float& logit : logits) logit = std::round(logit * 4) / 4;  // many are equal
+      if (i % 3 == 0) logits[77] = std::numeric_limits<float>::quiet_NaN();
+      ASSERT_EQ(a.sample(logits), b.sample(logits)) << "top " << top_k << ", draw " << i;
+    }
+  }
+}
+
 std::vector<int> histogram(const SamplerOptions& options, const std::vector<float>& logits, int draws) {
   Sampler sampler(options);
   std::vector<int> counts(logits.size());
