@@ -109,6 +109,12 @@ std::string model_name(const ServeCommand& c) {
 
 session::Reporter reporter(const engine::OpenRunner& open, const model::Config& config) {
   const cpu::CpuRunner* cpu = open.cpu;
+  if (const gpu::GpuRunner* gpu = open.gpu) {
+    return [gpu, &config](session::RunnerReport& report, bool with_experts) {
+      report.cache = gpu->cache_stats();
+      if (with_experts) report.experts = {config.n_layers, config.n_experts, gpu->expert_uses()};
+    };
+  }
   if (cpu == nullptr) return nullptr;
   return [cpu, &config](session::RunnerReport& report, bool with_experts) {
     report.cache = cpu->cache_stats();

@@ -203,18 +203,47 @@ uint64_t DeviceModel::least_cache_bytes(const model::Model& model) {
          static_cast<uint64_t>(model.config().n_experts_used);
 }
 
+void DeviceModel::place_counters() {
+  const size_t n = kCounters * layers_.size() * static_cast<size_t>(model_.config().n_experts);
+  counters_ = dense_.take<uint32_t>(n);
+  stream_.fill(counters_, 0, n * sizeof(uint32_t));
+}
+
+uint32_t* DeviceModel::counter(Counter which, size_t layer) const {
+  return counters_ + (which * layers_.size() + layer) * static_cast<size_t>(model_.config().n_experts);
+}
+
+std::vector<experts::ExpertUse> DeviceModel::uses(Stream& stream) const {
+  RL_CHECK(counters_ != nullptr);
+  const size_t n_experts = static_cast<size_t>(model_.config().n_experts), n = layers_.size() * n_experts;
+  std::vector<uint32_t> counters(kCounters * n);
+  stream.copy(counters.data(), counters_, counters.size() * sizeof(uint32_t));
+  std::vector<int32_t> slot_of(n, 0);
+  if (residency_ == Residency::device) {
+    for (size_t l = 0; l < layers_.size(); ++l)
+      stream.copy(&slot_of[l * n_experts], layers_[l].table.slot_of, n_experts * sizeof(int32_t));
+  }
+  stream.synchronize();
+  std::vector<experts::ExpertUse> out(n);
+  for (size_t i = 0; i < n; ++i) {
+    out[i] = {.hits = counters[kHits * n + i],
+              .misses = counters[kMisses * n + i],
+              .prefetches = counters[kPrefetches * n + i],
+              .resident = slot_of[i] >= 0};
+  }
+  return out;
+}
+
 SlotStatistics DeviceModel::statistics(Stream& stream) const {
   SlotStatistics out;
-  if (counters_ == nullptr) return out;
-  std::vector<uint64_t> counters(4 * layers_.size());
-  stream.copy(counters.data(), counters_, counters.size() * sizeof(uint64_t));
-  stream.synchronize();
-  for (size_t l = 0; l < layers_.size(); ++l) {
-    const uint64_t* of_layer = &counters[4 * l];
-    out.hits += of_layer[0];
-    out.misses += of_layer[1];
-    out.prefetched += of_layer[3];
-    out.bytes_copied += (of_layer[1] + of_layer[3]) * layers_[l].experts.slot_bytes;
+  if (residency_ != Residency::device) return out;
+  const std::vector<experts::ExpertUse> all = uses(stream);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const size_t layer = i / static_cast<size_t>(model_.config().n_experts);
+    out.hits += all[i].hits;
+    out.misses += all[i].misses;
+    out.prefetched += all[i].prefetches;
+    out.bytes_copied += (uint64_t{all[i].misses} + all[i].prefetches) * layers_[layer].experts.slot_bytes;
   }
   return out;
 }
@@ -268,12 +297,14 @@ DeviceModel::DeviceModel(const model::Model& model, Device& device, Stream& stre
 
 void DeviceModel::place_all() {
   residency_ = Residency::full;
+  place_counters();
   Upload upload(device_, stream_);
   for (size_t l = 0; l < layers_.size(); ++l) {
     LayerExperts& experts = layers_[l].experts;
     std::byte* slots = experts_.take(experts.slot_bytes * static_cast<size_t>(model_.config().n_experts));
     upload.fill(model_, static_cast<int>(l), slots);
     experts.slot = matrices_in(model_, static_cast<int>(l), slots);
+    layers_[l].table.hits = counter(kHits, l);
   }
   stream_.synchronize();
 }
@@ -290,9 +321,7 @@ void DeviceModel::place_cache(uint64_t cache_bytes) {
          cache_bytes >> 20, (least_cache_bytes(model_) >> 20) + 1);
   }
   files_.emplace(device_, experts::expert_files(model_));
-  const size_t counters = 4 * layers_.size();
-  counters_ = dense_.take<uint64_t>(counters);
-  stream_.fill(counters_, 0, counters * sizeof(uint64_t));
+  place_counters();
   for (size_t l = 0; l < layers_.size(); ++l) {
     DeviceLayer& layer = layers_[l];
     const int number = static_cast<int>(l);
@@ -310,11 +339,11 @@ void DeviceModel::place_cache(uint64_t cache_bytes) {
     table.tick = dense_.take<uint32_t>(1);
     table.n_copies = dense_.take<uint32_t>(1);
     table.copies = dense_.take<SlotCopy>(n_used);
-    table.hits = counters_ + 4 * l;
-    table.misses = table.hits + 1;
+    table.hits = counter(kHits, l);
+    table.misses = counter(kMisses, l);
     layer.prefetch = table;
-    layer.prefetch.hits = table.hits + 2;
-    layer.prefetch.misses = table.hits + 3;
+    layer.prefetch.hits = nullptr;
+    layer.prefetch.misses = counter(kPrefetches, l);
     prefetching_ = n_slots >= 2 * n_used;  // else a wrong prediction takes the place of what is needed
     stream_.fill(table.slot_of, 0xff, n_experts * sizeof(int32_t));
     stream_.fill(table.expert_of, 0xff, n_slots * sizeof(int32_t));

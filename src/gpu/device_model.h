@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "experts/cache.h"
 #include "experts/pool.h"
 #include "gpu/arena.h"
 #include "gpu/kernels/delta_step.h"
@@ -42,9 +43,9 @@ struct DeviceLayer {
   DeviceDeltaNet delta;           ///< used when it says DeltaNet
   const float* router = nullptr;  ///< [n_experts (+ 1: the shared expert's gate)][n_embd]
   LayerExperts experts;
-  SlotTable table{};      ///< Residency::device only
-  SlotTable prefetch{};   ///< ... the same, with counters of their own
-  ExpertSource source{};  ///< ... where it copies from
+  SlotTable table{};      ///< Residency::device; with full only the counter of hits
+  SlotTable prefetch{};   ///< Residency::device: the same slots, but only its misses are counted
+  ExpertSource source{};  ///< Residency::device: where it copies from
 };
 
 /// Where the routed experts are.
@@ -89,7 +90,11 @@ class DeviceModel {
   Residency residency() const { return residency_; }
   /// The device's cache has room for what is predicted besides what is needed.
   bool prefetching() const { return prefetching_; }
+  /// Of the cache that the device manages; nothing elsewhere.
   SlotStatistics statistics(Stream& stream) const;
+  /// What became of each expert, [n_layers][n_experts]: of tokens that were computed one by one. Not with
+  /// Residency::host.
+  std::vector<experts::ExpertUse> uses(Stream& stream) const;
   uint64_t dense_bytes() const { return dense_.bytes() + codebooks_.bytes(); }
   uint64_t cache_bytes() const { return experts_.bytes(); }
 
@@ -105,6 +110,10 @@ class DeviceModel {
  private:
   class Upload;
 
+  enum Counter : uint8_t { kHits, kMisses, kPrefetches, kCounters };
+  void place_counters();
+  uint32_t* counter(Counter which, size_t layer) const;
+
   const model::Model& model_;
   Device& device_;
   Stream& stream_;
@@ -112,7 +121,7 @@ class DeviceModel {
   Buffer codebooks_;
   Arena dense_, experts_;
   std::optional<RegisteredFiles> files_;  ///< Residency::device
-  uint64_t* counters_ = nullptr;          ///< ... [n_layers][4]: hits, misses, the same of the prefetch
+  uint32_t* counters_ = nullptr;          ///< [3][n_layers][n_experts]: hits, misses, prefetches; host: none
   bool prefetching_ = false;
   std::vector<DeviceLayer> layers_;
   const float* output_norm_ = nullptr;

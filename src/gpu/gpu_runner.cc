@@ -1,6 +1,8 @@
 #include "gpu/gpu_runner.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -8,11 +10,13 @@
 #include "base/error.h"
 #include "gpu/device_model.h"
 #include "gpu/kernels/attend.h"
+#include "gpu/kernels/best.h"
 #include "gpu/kernels/embed.h"
 #include "gpu/kernels/load_experts.h"
 #include "gpu/kernels/route.h"
 #include "gpu/launcher.h"
 #include "gpu/limits.h"
+#include "gpu/own_sequence.h"
 #include "gpu/prefill.h"
 #include "gpu/scratch.h"
 #include "gpu/sequence.h"
@@ -52,7 +56,7 @@ struct GpuRunner::Impl {
   int chunk(int n) const { return prefill && n >= prefill_from ? std::min(n, prefill->batch()) : 1; }
 
   /// Puts the kernels of a forward pass of n tokens into the stream; logits[n_logits][n_vocab] of the last
-  /// n_logits of them go to the host.
+  /// n_logits of them stay on the device, the last one's best token is told to the host.
   void encode(int n, int n_logits);
   // Its parts, in this order; the embeddings and Step are the host's to put in place.
   void encode_embedding(int n);
@@ -65,8 +69,11 @@ struct GpuRunner::Impl {
   void encode_prefetch(int l);
   /// A segment of HostGpu, of one token.
   void encode_segment(int segment, bool predict, bool logits);
-  /// Runs it for the tokens.
-  void forward_chunk(std::span<const Token> tokens, int n_logits);
+  /// What a pass leaves for the host.
+  enum class Output : uint8_t { none, best, logits };
+  /// Throws Error unless the tokens can be appended.
+  void check(std::span<const Token> tokens) const;
+  void forward_one(Token token, Output output);
 
   Launcher launcher() { return {*stream, concurrent, profile ? &*profile : nullptr}; }
   template <typename K>
@@ -123,9 +130,7 @@ struct GpuRunner::Impl {
   bool joins = false;  ///< the next router waits for what is beside
 
   const uint32_t* skip = nullptr;  ///< the early-out flag of every kernel; nullptr: none
-  int position = 0;
-  uint32_t flip = 0;    ///< Step::flip of the next pass
-  uint32_t number = 0;  ///< Step::number of the last pass
+  uint32_t number = 0;             ///< Step::number of the last pass
   const model::Tap* tap = nullptr;
   std::vector<float> logits;  ///< of the last call, where they are of several chunks
 };
@@ -177,31 +182,38 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
     project(mixer_input, a.qkv, n, s.proj, nullptr, s.proj_width);
     show(Stage::MixerInput, l, n_embd, n, shown);
 
-    // keys and values appended; parts[n][n_heads][parts][head_dim]
-    launch<Attend>({static_cast<uint32_t>(c.n_kv_heads), static_cast<uint32_t>(s.attend_parts), tokens},
-                   Attend::dynamic_shared(group, c.head_dim),
-                   {.proj = s.proj,
-                    .q_norm = a.q_norm,
-                    .k_norm = a.k_norm,
-                    .rope = s.rope,
-                    .keys = sequence.keys(l),
-                    .values = sequence.values(l),
-                    .part_max = s.part_max,
-                    .part_sum = s.part_sum,
-                    .part_values = s.part_values,
-                    .step = s.step,
-                    .proj_stride = s.proj_width,
-                    .q_stride = q_stride,
-                    .k_offset = k_offset,
-                    .v_offset = v_offset,
-                    .capacity = sequence.capacity(),
-                    .head_dim = c.head_dim,
-                    .rope_dims = c.rope_dims,
-                    .group = group,
-                    .half_kv = sequence.half_kv(),
-                    .eps = c.rms_eps});
-    // core[n][n_heads][head_dim]
-    launch<AttendCombine>({static_cast<uint32_t>(c.n_heads), tokens}, 0,
+    // key and value appended; parts[n_heads][parts][head_dim]
+    const auto attend = [&]<typename T>(T) {
+      using K = Attend<T>;
+      launch<K>({static_cast<uint32_t>(c.n_kv_heads), static_cast<uint32_t>(s.attend_parts)},
+                K::dynamic_shared(group, c.head_dim),
+                {.proj = s.proj,
+                 .q_norm = a.q_norm,
+                 .k_norm = a.k_norm,
+                 .rope = s.rope,
+                 .keys = static_cast<T*>(sequence.keys(l)),
+                 .values = static_cast<T*>(sequence.values(l)),
+                 .part_max = s.part_max,
+                 .part_sum = s.part_sum,
+                 .part_values = s.part_values,
+                 .step = s.step,
+                 .q_stride = q_stride,
+                 .k_offset = k_offset,
+                 .v_offset = v_offset,
+                 .capacity = sequence.capacity(),
+                 .head_dim = c.head_dim,
+                 .rope_dims = c.rope_dims,
+                 .group = group,
+                 .eps = c.rms_eps});
+    };
+    RL_CHECK(n == 1);
+    if (sequence.half_kv()) {
+      attend(uint16_t{});
+    } else {
+      attend(float{});
+    }
+    // core[n_heads][head_dim]
+    launch<AttendCombine>({static_cast<uint32_t>(c.n_heads)}, 0,
                           {.part_max = s.part_max,
                            .part_sum = s.part_sum,
                            .part_values = s.part_values,
@@ -210,7 +222,6 @@ void GpuRunner::Impl::encode_mixer(int l, int n) {
                            .rounded = s.core_rounded,
                            .step = s.step,
                            .max_parts = s.attend_parts,
-                           .gate_stride = s.proj_width,
                            .gate_head_stride = q_stride,
                            .head_dim = c.head_dim});
     // x[n][n_embd] += output * core
@@ -424,8 +435,12 @@ void GpuRunner::Impl::encode_output(int n, int n_logits) {
           weights.output(), n_logits, s.logits, nullptr, c.n_vocab);
   show(Stage::FinalNorm, -1, n_embd, n_logits, shown, first);
   show(Stage::Logits, -1, c.n_vocab, n_logits, s.logits, first);
-  stream->copy(s.host_logits.host(), s.logits,
-               static_cast<size_t>(n_logits) * static_cast<size_t>(c.n_vocab) * sizeof(float));
+  launch<Best>({Best::blocks(c.n_vocab)}, 0,
+               {.logits = s.logits + static_cast<size_t>(n_logits - 1) * static_cast<size_t>(c.n_vocab),
+                .best = s.best,
+                .ticket = s.best_ticket,
+                .host = s.host_best.on_device<uint64_t>(),
+                .n = c.n_vocab});
 }
 
 /// y[n][y_stride] = matrices * input, residual[n][y_stride] += that; either may be nullptr.
@@ -450,7 +465,7 @@ void GpuRunner::Impl::show(Stage stage, int layer, int width, int n, const float
   std::vector<float> copy(static_cast<size_t>(n) * static_cast<size_t>(width));
   stream->copy(copy.data(), values, copy.size() * sizeof(float));
   stream->synchronize();
-  (*tap)(stage, layer, position + first, width, copy);
+  (*tap)(stage, layer, sequence.position + first, width, copy);
 }
 
 void GpuRunner::Impl::show_route(int layer, int n) {
@@ -462,37 +477,47 @@ void GpuRunner::Impl::show_route(int layer, int n) {
     stream->copy(all.data(), values, all.size() * sizeof(float));
     stream->synchronize();
     for (int t = 0; t < n; ++t) some.insert(some.end(), &all[t * stride], &all[t * stride] + width);
-    (*tap)(stage, layer, position, width, some);
+    (*tap)(stage, layer, sequence.position, width, some);
   };
   show_columns(Stage::RouterLogits, scratch.router, n_rows, config.n_experts);
   std::vector<int32_t> ids(static_cast<size_t>(n) * static_cast<size_t>(used));
   stream->copy(ids.data(), scratch.ids, ids.size() * sizeof(int32_t));
   stream->synchronize();
-  (*tap)(Stage::ExpertIds, layer, position, used, std::vector<float>(ids.begin(), ids.end()));
+  (*tap)(Stage::ExpertIds, layer, sequence.position, used, std::vector<float>(ids.begin(), ids.end()));
   show_columns(Stage::ExpertWeights, scratch.shares, n_all, used);
 }
 
-void GpuRunner::Impl::forward_chunk(std::span<const Token> tokens, int n_logits) {
-  const int n = static_cast<int>(tokens.size());
-  const size_t n_embd = static_cast<size_t>(config.n_embd);
+void GpuRunner::Impl::check(std::span<const Token> tokens) const {
+  if (tokens.size() > static_cast<size_t>(sequence.capacity() - sequence.position)) {
+    fail("{} tokens after {} do not fit into a context of {}; use a larger context or a shorter text",
+         tokens.size(), sequence.position, sequence.capacity());
+  }
+  for (const Token token : tokens) {
+    if (token < 0 || token >= config.n_vocab)
+      fail("token {} is outside the vocabulary: ids are 0 to {}", token, config.n_vocab - 1);
+  }
+}
+
+void GpuRunner::Impl::forward_one(Token token, Output output) {
   const model::Matrix& embd = model.weights().token_embd;
-  for (size_t t = 0; t < tokens.size(); ++t)
-    quant::decode(embd.type, embd.row(tokens[t]), scratch.host_x.host<float>() + t * n_embd, n_embd);
-  *scratch.host_step.host<Step>() = {position, ++number, flip};
+  quant::decode(embd.type, embd.row(token), scratch.host_x.host<float>(), static_cast<size_t>(config.n_embd));
+  *scratch.host_step.host<Step>() = {sequence.position, ++number, sequence.flip};
 
   const bool one_by_one = tapped() || profile;
   joins = false;
   if (host) {
-    host->run(number, n_logits > 0, !one_by_one);
-  } else if (n == 1 && n_logits == 1 && !one_by_one) {
+    host->run(number, output != Output::none, !one_by_one);
+  } else if (output != Output::none && !one_by_one) {
     if (!decode) decode = capture(*stream, [&] { encode(1, 1); });
     stream->replay(*decode);
   } else {
-    encode(n, n_logits);
+    encode(1, output == Output::none ? 0 : 1);
   }
-  stream->synchronize();
-  position += n;
-  flip ^= 1;
+  if (output == Output::logits)
+    stream->copy(scratch.host_logits.host(), scratch.logits, scratch.host_logits.bytes());
+  if (!host || output == Output::logits) stream->synchronize();
+  sequence.position += 1;
+  sequence.flip ^= 1;
 }
 
 GpuRunner::GpuRunner(const model::Model& model, std::unique_ptr<Device> device, const GpuOptions& options) {
@@ -504,14 +529,7 @@ GpuRunner::~GpuRunner() = default;
 std::span<const float> GpuRunner::forward(std::span<const Token> tokens, LogitsFor which) {
   Impl& impl = *impl_;
   const int n_vocab = impl.config.n_vocab;
-  if (tokens.size() > static_cast<size_t>(capacity() - impl.position)) {
-    fail("{} tokens after {} do not fit into a context of {}; use a larger context or a shorter text",
-         tokens.size(), impl.position, capacity());
-  }
-  for (const Token token : tokens) {
-    if (token < 0 || token >= n_vocab)
-      fail("token {} is outside the vocabulary: ids are 0 to {}", token, n_vocab - 1);
-  }
+  impl.check(tokens);
   impl.tap = &tap_;
   impl.logits.clear();
   const int n = static_cast<int>(tokens.size());
@@ -522,11 +540,12 @@ std::span<const float> GpuRunner::forward(std::span<const Token> tokens, LogitsF
     const bool last = first + size == n;
     const int n_logits = which == LogitsFor::All ? size : which == LogitsFor::Last && last ? 1 : 0;
     if (size > 1) {
-      impl.prefill->run(impl.launcher(), chunk, impl.position, impl.flip, n_logits, tap_, impl.logits);
-      impl.position += size;
-      impl.flip ^= 1;
+      impl.prefill->run(impl.launcher(), chunk, impl.sequence.position, impl.sequence.flip, n_logits, tap_,
+                        impl.logits);
+      impl.sequence.position += size;
+      impl.sequence.flip ^= 1;
     } else {
-      impl.forward_chunk(chunk, n_logits);
+      impl.forward_one(chunk[0], n_logits > 0 ? Impl::Output::logits : Impl::Output::none);
       const std::span<const float> row(impl.scratch.host_logits.host<float>(),
                                        static_cast<size_t>(n_logits * n_vocab));
       if (n == 1) return row;
@@ -538,48 +557,50 @@ std::span<const float> GpuRunner::forward(std::span<const Token> tokens, LogitsF
   return impl.logits;
 }
 
+int32_t best_of(uint64_t told) {
+  const auto order = static_cast<uint32_t>(told >> 32);  // expert_order()
+  const float logit = std::bit_cast<float>((order & 0x80000000u) != 0 ? order & 0x7fffffffu : ~order);
+  if (!std::isfinite(logit)) fail("the model's logits are not finite: its weights must be damaged");
+  return static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(told));
+}
+
+Token GpuRunner::forward_best(std::span<const Token> tokens) {
+  if (tokens.size() != 1) return Runner::forward_best(tokens);
+  Impl& impl = *impl_;
+  impl.check(tokens);
+  impl.tap = &tap_;
+  impl.logits.clear();
+  impl.forward_one(tokens[0], Impl::Output::best);
+  return best_of(*impl.scratch.host_best.host<uint64_t>());
+}
+
+std::vector<Token> GpuRunner::forward_best_together(std::span<const model::Part> parts) {
+  RL_CHECK(parts.size() == 1, "{} sequences in a runner of one", parts.size());
+  return {forward_best(parts[0].tokens)};
+}
+
 int GpuRunner::position() const {
-  return impl_->position;
+  return impl_->sequence.position;
 }
 int GpuRunner::capacity() const {
   return impl_->sequence.capacity();
 }
-
 void GpuRunner::reset() {
-  impl_->position = 0;
   impl_->sequence.reset(*impl_->stream);
-  impl_->stream->synchronize();
 }
-
-namespace {
-
-struct GpuMark final : model::Mark {
-  int position = 0;
-  uint32_t flip = 0;
-  Buffer recurrent;
-};
-
-}  // namespace
-
 std::unique_ptr<model::Mark> GpuRunner::mark() const {
-  auto mark = std::make_unique<GpuMark>();
-  const Buffer& state = impl_->sequence.recurrent();
-  mark->position = impl_->position;
-  mark->flip = impl_->flip;
-  mark->recurrent = impl_->device->allocate(state.bytes(), "a copy of the DeltaNet states");
-  if (state.bytes() > 0) impl_->stream->copy(mark->recurrent.as(), state.as(), state.bytes());
-  impl_->stream->synchronize();
-  return mark;
+  return OwnSequence(impl_->sequence, *impl_->stream).mark();
 }
-
 void GpuRunner::rewind(const model::Mark& mark) {
-  const auto* place = dynamic_cast<const GpuMark*>(&mark);
-  RL_CHECK(place != nullptr && place->position <= impl_->position, "position {}", impl_->position);
-  const Buffer& state = impl_->sequence.recurrent();
-  if (state.bytes() > 0) impl_->stream->copy(state.as(), place->recurrent.as(), state.bytes());
-  impl_->stream->synchronize();
-  impl_->position = place->position;
-  impl_->flip = place->flip;
+  OwnSequence(impl_->sequence, *impl_->stream).rewind(mark);
+}
+std::unique_ptr<model::Sequence> GpuRunner::make_sequence() {
+  return std::make_unique<OwnSequence>(impl_->sequence, *impl_->stream);
+}
+std::string GpuRunner::state_format() const {
+  const DeviceInfo& device = impl_->device->info();
+  return fmt::format("{}, {} multiprocessors, {} keys and values", device.name, device.multiprocessors,
+                     impl_->sequence.half_kv() ? "f16" : "f32");
 }
 
 const Device& GpuRunner::device() const {
@@ -609,6 +630,30 @@ void GpuRunner::set_profile(bool on) {
   RL_CHECK(!impl_->host);
   impl_->profile.reset();
   if (on) impl_->profile.emplace(*impl_->device, *impl_->stream);
+}
+std::vector<experts::ExpertUse> GpuRunner::expert_uses() const {
+  return impl_->host ? impl_->host->uses() : impl_->weights.uses(*impl_->stream);
+}
+experts::CacheStats GpuRunner::cache_stats() const {
+  experts::CacheStats out;
+  if (impl_->host) {
+    const HostWalkStatistics s = impl_->host->statistics();
+    const experts::CacheStats tier = impl_->host->tier_statistics();
+    out.hits = s.hits;
+    out.misses = s.misses + s.late;
+    out.prefetched = s.prefetched;
+    out.prefetch_useful = s.prefetch_useful;
+    out.bytes_read = tier.bytes_read;
+    out.stall_seconds = tier.stall_seconds;
+  } else {
+    for (const experts::ExpertUse& use : expert_uses()) {
+      out.hits += use.hits;
+      out.misses += use.misses;
+      out.prefetched += use.prefetches;
+    }
+    out.bytes_read = slot_statistics().bytes_copied;
+  }
+  return out;
 }
 GpuRunner::Selections GpuRunner::selections() const {
   if (impl_->host) {

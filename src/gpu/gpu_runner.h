@@ -2,7 +2,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "experts/cache.h"
 #include "gpu/device.h"
 #include "gpu/placement.h"
 #include "gpu/profile.h"
@@ -44,11 +46,15 @@ class GpuRunner final : public model::Runner {
   ~GpuRunner() override;
 
   std::span<const float> forward(std::span<const model::Token> tokens, model::LogitsFor which) override;
+  model::Token forward_best(std::span<const model::Token> tokens) override;
+  std::vector<model::Token> forward_best_together(std::span<const model::Part> parts) override;
   int position() const override;
   int capacity() const override;
   void reset() override;
   std::unique_ptr<model::Mark> mark() const override;
   void rewind(const model::Mark& mark) override;
+  std::unique_ptr<model::Sequence> make_sequence() override;
+  std::string state_format() const override;
 
   const Device& device() const;
   Residency residency() const;
@@ -63,6 +69,12 @@ class GpuRunner final : public model::Runner {
     uint64_t hits = 0, all = 0;
   };
   Selections selections() const;
+  /// What became of each expert, [n_layers][n_experts]. Chunks of a prompt that bring or have all experts are
+  /// not counted.
+  std::vector<experts::ExpertUse> expert_uses() const;
+  /// The same in all: of the slots on the device. bytes_read: from the file where the host manages the cache,
+  /// over the bus where the device does.
+  experts::CacheStats cache_stats() const;
   /// A forward() of n tokens brings all experts over the bus, layer after layer.
   bool streams(int n) const;
   const Profile* profile() const;  ///< nullptr unless asked for

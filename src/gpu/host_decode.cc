@@ -110,6 +110,12 @@ void HostDecode::run(uint32_t number, bool logits, bool graphs) {
   }
 }
 
+std::vector<experts::ExpertUse> HostDecode::uses() const {
+  if (walk_) return walk_->uses();
+  return std::vector<experts::ExpertUse>(static_cast<size_t>(config_.n_layers) *
+                                         static_cast<size_t>(config_.n_experts));
+}
+
 /// How long it takes to submit a segment and hear of it, and what each layer of a long piece takes when its
 /// kernels return at once: the flag is up, so nothing is computed.
 Lookahead HostDecode::choose_lookahead() {

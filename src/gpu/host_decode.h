@@ -69,7 +69,9 @@ class HostDecode final : private HostGpu {
   /// state of its own.
   void run(uint32_t number, bool logits, bool graphs);
 
-  HostWalkStatistics statistics() const { return walk_->statistics(); }
+  HostWalkStatistics statistics() const { return walk_ ? walk_->statistics() : HostWalkStatistics{}; }
+  /// See HostWalk.
+  std::vector<experts::ExpertUse> uses() const;
   experts::CacheStats tier_statistics() const { return source_.stats(); }
   uint64_t loaded_bytes() const { return loaded_bytes_; }
   /// "look-ahead by the misses (a stop costs 6.1 us, a skipped layer 3.9)"

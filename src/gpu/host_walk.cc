@@ -21,6 +21,7 @@ HostWalk::HostWalk(const Sizes& sizes, experts::ExpertPool& pool, experts::Exper
       table_(table),
       lookahead_(lookahead),
       prefetch_(prefetch),
+      uses_(static_cast<size_t>(sizes.n_layers) * static_cast<size_t>(sizes.n_experts)),
       published_(static_cast<size_t>(pool.n_slots())),
       prefetched_(static_cast<size_t>(pool.n_slots())),
       plan_(sizes.n_used) {}
@@ -63,6 +64,7 @@ void HostWalk::settle(HostGpu& gpu, int layer, const RouteRecord& record) {
   for (size_t i = 0; i < ids.size(); ++i) {
     const PlanEntry& e = held_.entries[i];
     const uint64_t found = record.entries[i];
+    ++(found != 0 ? uses_[index(e.key)].hits : uses_[index(e.key)].misses);
     if (found != 0) {
       RL_CHECK(
           e.hit && found == slot_entry(pool_.number_in_class(e.slot), static_cast<uint32_t>(e.generation)),
@@ -192,6 +194,7 @@ void HostWalk::start_copies(HostGpu& gpu, int layer) {
     take_back(e.slot);
     prefetched_[static_cast<size_t>(e.slot)] = true;
     ++statistics_.prefetched;
+    ++uses_[index(e.key)].prefetches;
     loads.push_back({e.key, pool_.number_in_class(e.slot), ahead_->expert(*ready)});
     copies_.push_back(std::move(plan));
   }
@@ -216,9 +219,21 @@ void HostWalk::abandon() {
   release_held();
 }
 
+std::vector<experts::ExpertUse> HostWalk::uses() const {
+  std::vector<experts::ExpertUse> out = uses_;
+  for (int layer = 0; layer < sizes_.n_layers; ++layer)
+    for (int expert = 0; expert < sizes_.n_experts; ++expert)
+      out[index({layer, expert})].resident = pool_.resident({layer, expert});
+  return out;
+}
+
+size_t HostWalk::index(ExpertKey key) const {
+  return static_cast<size_t>(key.layer) * static_cast<size_t>(sizes_.n_experts) +
+         static_cast<size_t>(key.expert);
+}
+
 uint64_t& HostWalk::entry(ExpertKey key) const {
-  return table_[static_cast<size_t>(key.layer) * static_cast<size_t>(sizes_.n_experts) +
-                static_cast<size_t>(key.expert)];
+  return table_[index(key)];
 }
 
 void HostWalk::publish(const PlanEntry& e) {

@@ -94,6 +94,8 @@ class HostWalk {
   void set_lookahead(const Lookahead& lookahead) { lookahead_ = lookahead; }
 
   const HostWalkStatistics& statistics() const { return statistics_; }
+  /// What became of each expert, [n_layers][n_experts]; those that came late count as misses.
+  std::vector<experts::ExpertUse> uses() const;
   const Lookahead& lookahead() const { return lookahead_; }
   bool prefetching() const { return prefetch_; }
 
@@ -109,6 +111,7 @@ class HostWalk {
   void start_copies(HostGpu& gpu, int layer);
   void end_copies();
 
+  size_t index(experts::ExpertKey key) const;
   uint64_t& entry(experts::ExpertKey key) const;
   void publish(const experts::PlanEntry& entry);
   void take_back(int32_t slot);
@@ -120,6 +123,7 @@ class HostWalk {
   Lookahead lookahead_;
   bool prefetch_;
   HostWalkStatistics statistics_;
+  std::vector<experts::ExpertUse> uses_;  ///< [n_layers][n_experts], but for who is resident
 
   std::vector<experts::ExpertKey> published_;  ///< [slot]: whose entry in the table names it; layer -1: none
   std::vector<bool> prefetched_;               ///< [slot], and not selected since

@@ -23,9 +23,9 @@ void check_limits(const model::Model& model, int batch) {
   multiple("a width of", c.n_embd, 4);
   const auto has = [&](model::LayerKind kind) { return std::ranges::find(c.layers, kind) != c.layers.end(); };
   if (has(model::LayerKind::Attention)) {
-    at_most("attention heads of", c.head_dim, Attend::kMaxHeadDim);
+    at_most("attention heads of", c.head_dim, AttendSizes::kMaxHeadDim);
     multiple("attention heads of", c.head_dim, 16);
-    at_most("heads of one K/V head:", c.n_heads / c.n_kv_heads, Attend::kMaxGroup);
+    at_most("heads of one K/V head:", c.n_heads / c.n_kv_heads, AttendSizes::kMaxGroup);
   }
   if (has(model::LayerKind::DeltaNet)) {
     at_most("a DeltaNet state of", c.state_dim, DeltaStep::kMaxDim);

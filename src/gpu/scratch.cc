@@ -18,8 +18,7 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
   proj_width = std::max(attention, delta);
   // Whole units of quantised activations for each expert.
   hidden_stride = (std::max(c.expert_ff, c.shared_ff) + 63) / 64 * 64;
-  const int blocks = std::max(1, device.info().multiprocessors / std::max(1, c.n_kv_heads));
-  attend_parts = std::clamp(capacity / Attend::kLeastLength, 1, blocks);
+  attend_parts = AttendSizes::most_parts(capacity, device.info().multiprocessors, c.n_kv_heads);
 
   x = arena_.take<float>(n(batch, c.n_embd));
   h = arena_.take<float>(n(batch, c.n_embd));
@@ -44,6 +43,8 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
   hidden_rounded = arena_.take(n(batch, c.n_experts_used + 1, rounded_bytes(hidden_stride)));
   logits = arena_.take<float>(n(batch, c.n_vocab));
   step = arena_.take<Step>(1);
+  best = arena_.take<uint64_t>(1);
+  best_ticket = arena_.take<uint32_t>(1);
   predicted_router = arena_.take<float>(n(c.n_experts));
   predicted_ids = arena_.take<int32_t>(n(c.n_experts_used));
   predicted_shares = arena_.take<float>(n(c.n_experts_used));
@@ -53,6 +54,7 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
   host_step = device.allocate_host(sizeof(Step), "the step's record");
   host_x = device.allocate_host(n(batch, c.n_embd) * sizeof(float), "embeddings");
   host_logits = device.allocate_host(n(batch, c.n_vocab) * sizeof(float), "logits");
+  host_best = device.allocate_host(sizeof(uint64_t), "the best token");
   for (int i = 0; i < c.rope_dims / 2; ++i) {
     frequencies_.push_back(std::pow(static_cast<double>(c.rope_base), -2.0 * i / c.rope_dims) /
                            (2 * std::numbers::pi));
@@ -64,6 +66,8 @@ void Scratch::begin(Stream& stream) {
   stream.fill(ids, 0, static_cast<size_t>(batch * n_used_) * sizeof(int32_t));
   stream.fill(slots, 0, static_cast<size_t>(batch * n_used_) * sizeof(int32_t));
   stream.fill(tickets, 0, static_cast<size_t>(batch) * sizeof(uint32_t));
+  stream.fill(best, 0, sizeof(uint64_t));
+  stream.fill(best_ticket, 0, sizeof(uint32_t));
   stream.copy(ones, ones_.data(), ones_.size() * sizeof(float));
   stream.copy(rope_frequencies, frequencies_.data(), frequencies_.size() * sizeof(double));
 }

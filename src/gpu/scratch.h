@@ -48,6 +48,8 @@ struct Scratch {
   std::byte* hidden_rounded;  ///< [batch][n_experts_used + 1][rounded_bytes(hidden_stride)]
   float* logits;              ///< [batch][n_vocab]
   Step* step;
+  uint64_t* best;         ///< of Best
+  uint32_t* best_ticket;  ///< of Best
   // What a prediction of the next layer's experts needs, and makes.
   float* ones;              ///< [n_embd]
   float* predicted_router;  ///< [n_experts]
@@ -57,6 +59,7 @@ struct Scratch {
   HostBuffer host_step;    ///< Step
   HostBuffer host_x;       ///< float [batch][n_embd]
   HostBuffer host_logits;  ///< float [batch][n_vocab]
+  HostBuffer host_best;    ///< uint64_t, from Best
 };
 
 }  // namespace redlite::gpu

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/temporary_model.h"
 #include "reference/reference_runner.h"
+#include "residencies.h"
 
 namespace redlite::gpu {
 namespace {
@@ -186,6 +187,70 @@ TEST_F(Tiny, MarksAndRewindsAndResets) {
   runner.reset();
   EXPECT_EQ(runner.position(), 0);
   EXPECT_EQ(forward(0, 11), expected_begin);
+}
+
+TEST_F(Tiny, TheBestTokenIsThatOfTheLogits) {
+  tokens.resize(14);
+  for (const ExpertChoice& experts : all_residencies(model)) {
+    const GpuOptions options{.experts = experts};
+    GpuRunner logits_of(model, open_emulator({.threads = 1}), options);
+    GpuRunner best_of(model, open_emulator({.threads = 1}), options);
+    const std::span<const Token> all(tokens);
+    EXPECT_EQ(best_of.forward_best(all.first(5)),
+              model::best_token(logits_of.forward(all.first(5), LogitsFor::Last)));
+    for (const Token& token : all.subspan(5)) {
+      const Token best = best_of.forward_best({&token, 1});
+      EXPECT_EQ(best, model::best_token(logits_of.forward({&token, 1}, LogitsFor::Last)));
+    }
+    // Afterwards there are logits again.
+    const Token next = 3;
+    const std::span<const float> expected = logits_of.forward({&next, 1}, LogitsFor::Last);
+    const std::span<const float> actual = best_of.forward({&next, 1}, LogitsFor::Last);
+    EXPECT_TRUE(std::ranges::equal(actual, expected));
+  }
+}
+
+TEST_F(Tiny, WhatBecameOfEachExpert) {
+  tokens.resize(12);
+  constexpr size_t kCells = size_t{TinyModel::kLayers} * TinyModel::kExperts;
+  const uint64_t selections = tokens.size() * TinyModel::kLayers * TinyModel::kExpertsUsed;
+  for (const ExpertChoice& choice : all_residencies(model)) {
+    GpuRunner runner(model, open_emulator({.threads = 1}), {.experts = choice});
+    EXPECT_EQ(runner.expert_uses().size(), kCells) << "before the first token";
+    // What each token selected, from the tap.
+    std::vector<uint32_t> selected(kCells);
+    runner.set_tap([&](Stage stage, int layer, int, int, std::span<const float> values) {
+      if (stage != Stage::ExpertIds) return;
+      for (const float id : values)
+        ++selected[static_cast<size_t>(layer * TinyModel::kExperts) + static_cast<size_t>(id)];
+    });
+    for (const Token& token : tokens) runner.forward({&token, 1}, LogitsFor::None);
+    runner.set_tap({});
+    const std::vector<experts::ExpertUse> uses = runner.expert_uses();
+    ASSERT_EQ(uses.size(), kCells);
+    uint64_t hits = 0, misses = 0, prefetches = 0, resident = 0;
+    for (size_t i = 0; i < kCells; ++i) {
+      EXPECT_EQ(uses[i].hits + uses[i].misses, selected[i]) << "cell " << i;
+      hits += uses[i].hits;
+      misses += uses[i].misses;
+      prefetches += uses[i].prefetches;
+      resident += uses[i].resident ? 1 : 0;
+    }
+    const experts::CacheStats sum = runner.cache_stats();
+    EXPECT_EQ(hits + misses, selections);
+    EXPECT_EQ(sum.hits, hits);
+    EXPECT_EQ(sum.misses, misses);
+    EXPECT_EQ(sum.prefetched, prefetches);
+    if (choice.residency == Residency::full) {
+      EXPECT_EQ(resident, kCells);
+      EXPECT_EQ(misses + prefetches, 0u);
+    } else {
+      EXPECT_GT(misses, 0u);
+      EXPECT_GT(resident, 0u);
+      EXPECT_LE(resident, misses + prefetches) << "each was brought";
+      EXPECT_LT(resident, kCells);
+    }
+  }
 }
 
 TEST_F(Tiny, BadRequestsChangeNothing) {

@@ -5,174 +5,257 @@
 
 namespace redlite::gpu {
 
-struct Attend::Shared {
-  float weights[kMaxGroup][kTile];  // scores, then their exponentials
-  float max[kMaxGroup], sum[kMaxGroup], rescale[kMaxGroup];
+template <typename T>
+struct Attend<T>::Shared {
+  static constexpr int kStride = AttendSizes::kMaxGroup + 4;  // fewer positions meet in a bank
+  float weights[kStage][kStride];                             // scores, then their exponentials
+  float rescale[kStage / AttendSizes::kTile][AttendSizes::kMaxGroup];
 };
-struct AttendCombine::Shared {};
+struct AttendCombine::Shared {
+  float max[kBlockWarps];
+  float sum[AttendSizes::kMostParts];
+  PartFactors factors[AttendSizes::kMostParts];
+};
 
 namespace {
 
-/// What a cache of binary16 makes of a value.
-RL_DEVICE float stored(const Attend::Params& p, float x) {
-  return p.half_kv ? simt::half_to_float(simt::float_to_half(x)) : x;
-}
-RL_DEVICE float load(const Attend::Params& p, const void* cache, size_t i) {
-  return p.half_kv ? simt::half_to_float(static_cast<const uint16_t*>(cache)[i])
-                   : static_cast<const float*>(cache)[i];
-}
-RL_DEVICE void store(const Attend::Params& p, void* cache, size_t i, float x) {
-  if (p.half_kv) {
-    static_cast<uint16_t*>(cache)[i] = simt::float_to_half(x);
+template <typename T>
+RL_DEVICE T in_cache(float x) {
+  if constexpr (sizeof(T) == 2) {
+    return simt::float_to_half(x);
   } else {
-    static_cast<float*>(cache)[i] = x;
+    return x;
   }
+}
+
+struct TwoValues {
+  float v[2];
+};
+RL_DEVICE TwoValues two_values(const float* from) {
+  const simt::U32x2 words = *reinterpret_cast<const simt::U32x2*>(from);
+  return {{simt::float_of_bits(words.v[0]), simt::float_of_bits(words.v[1])}};
+}
+RL_DEVICE TwoValues two_values(const uint16_t* from) {
+  const uint32_t halves = *reinterpret_cast<const uint32_t*>(from);
+  return {{simt::half_to_float(static_cast<uint16_t>(halves)),
+           simt::half_to_float(static_cast<uint16_t>(halves >> 16))}};
 }
 
 }  // namespace
 
-RL_RUN void Attend::run(const Params& p, Shared& shared) {
+template <typename T>
+RL_RUN void Attend<T>::run(const Params& p, Shared& shared) {
+  constexpr int kTile = AttendSizes::kTile, kMaxGroup = AttendSizes::kMaxGroup;
+  constexpr int kHeadsOfWarp = kMaxGroup / kBlockWarps;  // whose softmax it computes: warp, warp + 8
+  constexpr int kHalf = kMaxGroup / 2;                   // heads whose values a thread adds up, at most
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   const int kv_head = static_cast<int>(simt::block_index().x), part = static_cast<int>(simt::block_index().y);
-  const int token = static_cast<int>(simt::block_index().z),
-            max_parts = static_cast<int>(simt::grid_size().y);
-  const int n_heads = static_cast<int>(simt::grid_size().x) * p.group;
+  const int max_parts = static_cast<int>(simt::grid_size().y);
   simt::let_next_start();
   if (simt::skipped(p.skip)) return;
 
-  const int first_new = p.step->position;  // positions from here on are the launch's own tokens
-  const int n_positions = first_new + token + 1;
+  const int n_positions = p.step->position + 1;
   const Split s = split_positions(n_positions, max_parts);
   if (part >= s.parts) return;
   const int begin = part * s.length;
   const int end = begin + s.length < n_positions ? begin + s.length : n_positions;
+  // The token's own key and value are not in the cache yet.
+  const bool has_own = end == n_positions;
+  const int fetch_end = has_own ? end - 1 : end;
 
-  const int dim = p.head_dim, row_stride = dim + 4;
-  float* q = simt::dynamic_shared<float>();  // [group][dim]
-  float* tile = q + p.group * dim;           // [kTile][row_stride]
-  const float* row = p.proj + static_cast<size_t>(token) * p.proj_stride;
-  const float* rope = p.rope + static_cast<size_t>(token) * p.rope_dims;
-  const size_t cache_row = static_cast<size_t>(kv_head) * p.capacity;
-  for (int g = warp; g < p.group; g += kBlockWarps) {
-    norm_and_rotate(row + (kv_head * p.group + g) * p.q_stride, dim, p.q_norm, p.eps, rope, p.rope_dims,
-                    simt::reciprocal_sqrt(static_cast<float>(dim)), q + g * dim);
-  }
-  if (thread < p.group) {
-    shared.max[thread] = kNoScore;
-    shared.sum[thread] = 0;
+  const int dim = p.head_dim, q_row = q_stride(dim), row = row_stride(dim);
+  float* q = simt::dynamic_shared<float>();                         // [group][q_row]
+  float* own_key = q + p.group * q_row;                             // [dim]
+  std::byte* keys = reinterpret_cast<std::byte*>(own_key + q_row);  // [kStage] rows
+  std::byte* values = keys + kStage * row;                          // [kStage] rows
+  const size_t cache =
+      static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
+  fetch_rows<kStage, false>(p.keys + cache, begin, fetch_end, dim, row, keys);
+  simt::copy_commit();
+  fetch_rows<kStage, false>(p.values + cache, begin, fetch_end, dim, row, values);
+  simt::copy_commit();
+  for (int g = warp; g < p.group + (has_own ? 1 : 0); g += kBlockWarps) {
+    const bool is_q = g < p.group;
+    norm_and_rotate(p.proj + (is_q ? (kv_head * p.group + g) * p.q_stride : p.k_offset + kv_head * dim), dim,
+                    is_q ? p.q_norm : p.k_norm, p.eps, p.rope, p.rope_dims,
+                    is_q ? simt::reciprocal_sqrt(static_cast<float>(dim)) : 1, q + g * q_row);
   }
 
-  float sum[kMaxGroup];  // of values, for dimension `thread` of each head
+  float max[kHeadsOfWarp], total[kHeadsOfWarp];
   RL_UNROLL
-  for (int g = 0; g < kMaxGroup; ++g) sum[g] = 0;
-  for (int first = begin; first < end; first += kTile) {
-    const int n = end - first < kTile ? end - first : kTile;
-    // Keys of the tile, a warp for each.
-    for (int i = warp; i < n; i += kBlockWarps) {
-      const int position = first + i, own = position - first_new;
-      float* to = tile + i * row_stride;
-      const size_t at = (cache_row + position) * dim;
-      if (own < 0) {
-        for (int d = lane; d < dim; d += simt::kWarpSize) to[d] = load(p, p.keys, at + d);
-      } else {
-        norm_and_rotate(p.proj + static_cast<size_t>(own) * p.proj_stride + p.k_offset + kv_head * dim, dim,
-                        p.k_norm, p.eps, p.rope + static_cast<size_t>(own) * p.rope_dims, p.rope_dims, 1, to);
-        for (int d = lane; d < dim; d += simt::kWarpSize) {
-          if (own == token) store(p, p.keys, at + d, to[d]);
-          to[d] = stored(p, to[d]);
-        }
+  for (int j = 0; j < kHeadsOfWarp; ++j) {
+    max[j] = kNoScore;
+    total[j] = 0;
+  }
+  // Of values: dimensions d and d + 1 of the heads from first_head on, at most kHalf of them.
+  const int d = 2 * (thread % (kBlockThreads / 2)), n_half = p.group <= kMaxGroup / 2 ? kHalf / 2 : kHalf;
+  const int first_head = thread / (kBlockThreads / 2) * n_half;
+  float sum[kHalf][2];
+  RL_UNROLL
+  for (int h = 0; h < kHalf; ++h) sum[h][0] = sum[h][1] = 0;
+
+  for (int first = begin; first < end; first += kStage) {
+    const int n = end - first < kStage ? end - first : kStage;
+    simt::copy_wait<1>();
+    simt::sync_block();  // the keys are there
+    if (has_own && first + n == end) {
+      if (thread < dim) {
+        const T key = in_cache<T>(own_key[thread]),
+                value = in_cache<T>(p.proj[p.v_offset + kv_head * dim + thread]);
+        const size_t at = cache + static_cast<size_t>(end - 1) * static_cast<size_t>(dim) + thread;
+        p.keys[at] = reinterpret_cast<T*>(keys + (n - 1) * row)[thread] = key;
+        p.values[at] = reinterpret_cast<T*>(values + (n - 1) * row)[thread] = value;
       }
+      simt::sync_block();
     }
-    simt::sync_block();
-    for (int i = thread; i < p.group * kTile; i += kBlockThreads) {
-      const int g = i / kTile, position = i % kTile;
-      float score[4] = {0, 0, 0, 0};
-      if (position < n) {
-        const float* key = tile + position * row_stride;
-        const float* query = q + g * dim;
-        for (int d = 0; d < dim; d += 4) {
+
+    // Scores: a warp has 8 positions, a thread one of them and two of 8 heads.
+    for (int i = 8 * warp + lane % 8; i - lane % 8 < n; i += 8 * kBlockWarps) {
+      const T* key = reinterpret_cast<const T*>(keys + i * row);
+      for (int g = lane / 8; g - lane / 8 < p.group; g += 8) {
+        const int heads[2] = {g < p.group ? g : 0, g + 4 < p.group ? g + 4 : 0};
+        simt::F32x4 score[2] = {};  // four chains each
+        RL_UNROLL_BY(8)
+        for (int at = 0; at < dim; at += 4) {
+          const simt::F32x4 k = four_values(key + at);
           RL_UNROLL
-          for (int j = 0; j < 4; ++j) score[j] = simt::fma(key[d + j], query[d + j], score[j]);
-        }
-      }
-      shared.weights[g][position] = position < n ? (score[0] + score[1]) + (score[2] + score[3]) : kNoScore;
-    }
-    simt::sync_block();
-    for (int g = warp; g < p.group; g += kBlockWarps) {
-      const float score = shared.weights[g][lane], before = shared.max[g];
-      const float here = simt::warp_max(score);
-      const float max = before < here ? here : before;
-      const float weight = simt::exp(score - max);
-      const float total = simt::warp_sum(weight);
-      shared.weights[g][lane] = weight;
-      if (lane == 0) {
-        shared.rescale[g] = simt::exp(before - max);
-        shared.sum[g] = shared.sum[g] * shared.rescale[g] + total;
-        shared.max[g] = max;
-      }
-    }
-    simt::sync_block();
-    if (thread < dim) {
-      RL_UNROLL
-      for (int g = 0; g < kMaxGroup; ++g)
-        if (g < p.group) sum[g] *= shared.rescale[g];
-      for (int i = 0; i < n; ++i) {
-        const int position = first + i, own = position - first_new;
-        const size_t at = (cache_row + position) * dim + thread;
-        float value;
-        if (own < 0) {
-          value = load(p, p.values, at);
-        } else {
-          value = p.proj[static_cast<size_t>(own) * p.proj_stride + p.v_offset + kv_head * dim + thread];
-          if (own == token) store(p, p.values, at, value);
-          value = stored(p, value);
+          for (int h = 0; h < 2; ++h) {
+            const simt::F32x4 x = four_values(q + heads[h] * q_row + at);
+            RL_UNROLL
+            for (int j = 0; j < 4; ++j) score[h].v[j] = simt::fma(k.v[j], x.v[j], score[h].v[j]);
+          }
         }
         RL_UNROLL
-        for (int g = 0; g < kMaxGroup; ++g)
-          if (g < p.group) sum[g] = simt::fma(shared.weights[g][i], value, sum[g]);
+        for (int h = 0; h < 2; ++h) {
+          const simt::F32x4& chains = score[h];
+          if (g + 4 * h < p.group)
+            shared.weights[i][g + 4 * h] = (chains.v[0] + chains.v[1]) + (chains.v[2] + chains.v[3]);
+        }
       }
     }
+    simt::sync_block();  // the scores are there, the keys have been used
+    if (first + kStage < fetch_end)
+      fetch_rows<kStage, false>(p.keys + cache, first + kStage, fetch_end, dim, row, keys);
+    simt::copy_commit();
+
+    RL_UNROLL
+    for (int j = 0; j < kHeadsOfWarp; ++j) {
+      const int g = warp + j * kBlockWarps;
+      if (g >= p.group) continue;
+      for (int tile = 0; tile * kTile < n; ++tile) {
+        const int i = tile * kTile + lane;
+        const float score = i < n ? shared.weights[i][g] : kNoScore, before = max[j];
+        const float here = simt::warp_max(score);
+        max[j] = before < here ? here : before;
+        const float weight = simt::exp(score - max[j]), rescale = simt::exp(before - max[j]);
+        total[j] = total[j] * rescale + simt::warp_sum(weight);
+        if (i < n) shared.weights[i][g] = weight;
+        if (lane == 0) shared.rescale[tile][g] = rescale;
+      }
+    }
+    simt::copy_wait<1>();
+    simt::sync_block();  // values and weights are there
+
+    for (int tile = 0; tile * kTile < n && d < dim; ++tile) {
+      RL_UNROLL
+      for (int h = 0; h < kHalf; ++h) {
+        if (h >= n_half) continue;
+        const float rescale = shared.rescale[tile][first_head + h];
+        sum[h][0] *= rescale;
+        sum[h][1] *= rescale;
+      }
+      const int last = n - tile * kTile < kTile ? n : (tile + 1) * kTile;
+      RL_UNROLL_BY(8)
+      for (int i = tile * kTile; i < last; ++i) {
+        const TwoValues value = two_values(reinterpret_cast<const T*>(values + i * row) + d);
+        RL_UNROLL
+        for (int word = 0; word < kHalf / 4; ++word) {
+          if (4 * word >= n_half) continue;
+          const simt::F32x4 weight = four_values(&shared.weights[i][first_head + 4 * word]);
+          RL_UNROLL
+          for (int j = 0; j < 4; ++j) {
+            sum[4 * word + j][0] = simt::fma(weight.v[j], value.v[0], sum[4 * word + j][0]);
+            sum[4 * word + j][1] = simt::fma(weight.v[j], value.v[1], sum[4 * word + j][1]);
+          }
+        }
+      }
+    }
+    simt::sync_block();  // the values have been used
+    if (first + kStage < fetch_end)
+      fetch_rows<kStage, false>(p.values + cache, first + kStage, fetch_end, dim, row, values);
+    simt::copy_commit();
   }
 
-  const size_t first_part = (static_cast<size_t>(token) * n_heads + kv_head * p.group) * max_parts + part;
-  if (thread < dim) {
-    RL_UNROLL
-    for (int g = 0; g < kMaxGroup; ++g)
-      if (g < p.group)
-        p.part_values[(first_part + static_cast<size_t>(g) * max_parts) * dim + thread] = sum[g];
+  const auto place = [&](int g) { return static_cast<size_t>(kv_head * p.group + g) * max_parts + part; };
+  RL_UNROLL
+  for (int h = 0; h < kHalf; ++h) {
+    if (h >= n_half || first_head + h >= p.group || d >= dim) continue;
+    float* to = p.part_values + place(first_head + h) * dim + d;
+    to[0] = sum[h][0];
+    to[1] = sum[h][1];
   }
-  if (thread < p.group) {
-    p.part_max[first_part + static_cast<size_t>(thread) * max_parts] = shared.max[thread];
-    p.part_sum[first_part + static_cast<size_t>(thread) * max_parts] = shared.sum[thread];
+  RL_UNROLL
+  for (int j = 0; j < kHeadsOfWarp; ++j) {
+    const int g = warp + j * kBlockWarps;
+    if (g >= p.group || lane != 0) continue;
+    p.part_max[place(g)] = max[j];
+    p.part_sum[place(g)] = total[j];
   }
 }
 
-RL_RUN void AttendCombine::run(const Params& p, Shared&) {
-  const int head = static_cast<int>(simt::block_index().x), token = static_cast<int>(simt::block_index().y);
-  const int n_heads = static_cast<int>(simt::grid_size().x), thread = simt::thread_index();
+RL_RUN void AttendCombine::run(const Params& p, Shared& shared) {
+  static_assert(AttendSizes::kMostParts == kBlockThreads);
+  const int head = static_cast<int>(simt::block_index().x), thread = simt::thread_index();
+  const int lane = simt::lane_index(), warp = simt::warp_index();
+  const int n_heads = static_cast<int>(simt::grid_size().x);
   simt::let_next_start();
   if (simt::skipped(p.skip)) return;
   const bool there = thread < p.head_dim;
-  const Split s = split_positions(p.step->position + token + 1, p.max_parts);
-  const size_t first = (static_cast<size_t>(token) * n_heads + head) * p.max_parts;
-  float max = kNoScore, total = 0, sum = 0;
-  RL_UNROLL_BY(8)
-  for (int i = 0; i < s.parts; ++i) {
-    const PartFactors f = join(max, p.part_max[first + i]);
-    total = simt::fma(p.part_sum[first + i], f.part, total * f.before);
-    if (there) sum = simt::fma(p.part_values[(first + i) * p.head_dim + thread], f.part, sum * f.before);
+  const Split s = split_positions(p.step->position + 1, p.max_parts);
+  const size_t first = static_cast<size_t>(head) * p.max_parts;
+
+  // Each thread has the maximum of the parts up to its own, and those before it.
+  const float own = thread < s.parts ? p.part_max[first + thread] : kNoScore;
+  const float own_sum = thread < s.parts ? p.part_sum[first + thread] : 0;
+  float max = own;
+  for (int distance = 1; distance < simt::kWarpSize; distance *= 2) {
+    const float other = simt::shuffle_up(max, distance);
+    max = max < other ? other : max;  // itself where there is none
+  }
+  float before = simt::shuffle_up(max, 1);
+  if (lane == 0) before = kNoScore;
+  if (lane == simt::kWarpSize - 1) shared.max[warp] = max;
+  simt::sync_block();
+  for (int w = 0; w < warp; ++w) before = before < shared.max[w] ? shared.max[w] : before;
+  shared.factors[thread] = thread < s.parts ? join(before, own) : PartFactors{1, 0};
+  shared.sum[thread] = own_sum;
+  simt::sync_block();
+
+  float total = 0, sum = 0;
+  const float* values = p.part_values + first * p.head_dim + thread;
+  constexpr int kBatch = 32;  // loads that are under way together
+  for (int base = 0; base < s.parts; base += kBatch) {
+    float value[kBatch];
+    RL_UNROLL
+    for (int j = 0; j < kBatch; ++j)
+      value[j] = there && base + j < s.parts ? values[static_cast<size_t>(base + j) * p.head_dim] : 0;
+    RL_UNROLL
+    for (int j = 0; j < kBatch; ++j) {
+      const PartFactors f = shared.factors[base + j];
+      total = simt::fma(shared.sum[base + j], f.part, total * f.before);
+      sum = simt::fma(value[j], f.part, sum * f.before);
+    }
   }
   float out = sum / total;
-  if (there && p.gate != nullptr) {
-    out *= sigmoid(p.gate[static_cast<size_t>(token) * p.gate_stride +
-                          static_cast<size_t>(head) * p.gate_head_stride + thread]);
-  }
+  if (there && p.gate != nullptr)
+    out *= sigmoid(p.gate[static_cast<size_t>(head) * p.gate_head_stride + thread]);
   const int width = n_heads * p.head_dim, at = head * p.head_dim + thread;
-  if (there) p.core[static_cast<size_t>(token) * width + at] = out;
-  QuantizedActivations(p.rounded + token * QuantizedActivations::bytes(width), width).put(at, out, there);
+  if (there) p.core[at] = out;
+  QuantizedActivations(p.rounded, width).put(at, out, there);
 }
 
-RL_KERNEL(Attend);
+RL_KERNEL(Attend<float>);
+RL_KERNEL(Attend<uint16_t>);
 RL_KERNEL(AttendCombine);
 
 }  // namespace redlite::gpu

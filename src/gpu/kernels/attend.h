@@ -1,69 +1,90 @@
 #pragma once
 
+#include <algorithm>
+
 #include "gpu/kernel.h"
 #include "gpu/kernels/step.h"
 
 namespace redlite::gpu {
 
-/// How the positions a token looks back on are shared out between blocks: parts of equal length, as many as
-/// the graph has blocks for at most. The same for every chunk a token may come in.
+/// How the positions a token looks back on are shared out between blocks: parts of equal length, at most as
+/// many as the launch has blocks for. The same for every chunk a token may come in.
 struct Split {
-  int length;  ///< positions of a part; a multiple of Attend::kTile
+  int length;  ///< positions of a part; a multiple of AttendSizes::kTile
   int parts;
 };
 
-/// Attention of consecutive tokens, up to the sum over positions: norm and rotation of q and k, keys and
-/// values to the cache, scores, softmax and weighted values of a part of the positions. A block has all heads
-/// of one K/V head, one token and one part. Grid: {n_kv_heads, max_parts, n_tokens}.
-///
-/// The launch's own tokens are not read from the cache, where other blocks write them, but computed anew.
-struct Attend {
-  static constexpr const char* kName = "attend";
-  static constexpr int kTile = 32;         ///< positions whose keys are in shared memory at a time
-  static constexpr int kLeastLength = 64;  ///< of a part
+struct AttendSizes {
+  static constexpr int kTile = 32;         ///< positions that have a maximum of their own
+  static constexpr int kLeastLength = 32;  ///< of a part
+  static constexpr int kMostParts = 256;   ///< of a K/V head
   static constexpr int kMaxGroup = 16;     ///< heads of a K/V head
   static constexpr int kMaxHeadDim = 256;
+
+  /// Most parts for contexts of `capacity`: so many that two blocks can be on each multiprocessor. A larger
+  /// capacity changes no part of the positions that a smaller one has.
+  static int most_parts(int capacity, int multiprocessors, int n_kv_heads) {
+    const int of_device = std::clamp(2 * multiprocessors / std::max(n_kv_heads, 1), 1, kMostParts);
+    return std::clamp((capacity + kLeastLength - 1) / kLeastLength, 1, of_device);
+  }
+};
+
+/// Attention of one token, up to the sum over positions: norm and rotation of q and k, key and value to the
+/// cache, scores, softmax and weighted values of a part of the positions. A block has all heads of one K/V
+/// head and one part, of which it brings kStage positions at a time to shared memory: the next keys while
+/// values are used, and the next values while keys are. T is float, or uint16_t for binary16. Grid:
+/// {n_kv_heads, max_parts}.
+template <typename T>
+struct Attend {
+  static constexpr const char* kName = "attend";
+  static constexpr int kThreads = static_cast<int>(kStepThreads), kBlocksOfMultiprocessor = 2;
+  static constexpr int kStage = 128 / sizeof(T);  ///< positions whose keys and values are in shared memory
   struct Params {
-    const float* proj;    // [n_tokens][proj_stride]: q (gated: per head q, gate), k, v
+    const float* proj;    // [proj_stride]: q (gated: per head q, gate), k, v
     const float* q_norm;  // [head_dim]
     const float* k_norm;  // [head_dim]
-    const float* rope;    // [n_tokens][rope_dims]
-    void* keys;           // [n_kv_heads][capacity][head_dim] of float, or binary16
-    void* values;
-    float* part_max;     // [n_tokens][n_heads][max_parts]
-    float* part_sum;     // [n_tokens][n_heads][max_parts]
-    float* part_values;  // [n_tokens][n_heads][max_parts][head_dim]: not divided by the sum
+    const float* rope;    // [rope_dims]
+    T* keys;              // [n_kv_heads][capacity][head_dim]
+    T* values;
+    float* part_max;     // [n_heads][max_parts]
+    float* part_sum;     // [n_heads][max_parts]
+    float* part_values;  // [n_heads][max_parts][head_dim]: not divided by the sum
     const Step* step;
-    int proj_stride;
     int q_stride, k_offset, v_offset;
     int capacity;
-    int head_dim, rope_dims, group;
-    bool half_kv;
+    int head_dim, rope_dims, group;  // head_dim: a multiple of 4
     float eps;
     const uint32_t* skip = nullptr;  // the early-out flag
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);
+
+  /// Bytes between rows of keys or values in shared memory: pairs of rows do not meet in a bank.
+  RL_HOST_DEVICE static int row_stride(int head_dim) {
+    return (head_dim * static_cast<int>(sizeof(T)) + 15) / 16 * 16 + 16;
+  }
+  /// Values between heads of q there.
+  RL_HOST_DEVICE static int q_stride(int head_dim) { return head_dim + 4; }
   static size_t dynamic_shared(int group, int head_dim) {
-    return sizeof(float) *
-           (static_cast<size_t>(group) * head_dim + static_cast<size_t>(kTile) * (head_dim + 4));
+    return sizeof(float) * static_cast<size_t>((group + 1) * q_stride(head_dim)) +
+           static_cast<size_t>(2 * kStage * row_stride(head_dim));
   }
 };
 
 /// Puts the parts together, in their order, and gates: core[head] = sum / total * sigmoid(gate).
-/// Grid: {n_heads, n_tokens}.
+/// Grid: {n_heads}.
 struct AttendCombine {
   static constexpr const char* kName = "attend_combine";
   struct Params {
     const float* part_max;
     const float* part_sum;
     const float* part_values;
-    const float* gate;   // [n_tokens][gate_stride], head h at h * gate_head_stride; nullptr: none
-    float* core;         // [n_tokens][n_heads][head_dim]
-    std::byte* rounded;  // [n_tokens][rounded_bytes(n_heads * head_dim)]
+    const float* gate;   // head h at h * gate_head_stride; nullptr: none
+    float* core;         // [n_heads][head_dim]
+    std::byte* rounded;  // [rounded_bytes(n_heads * head_dim)]
     const Step* step;
     int max_parts;
-    int gate_stride, gate_head_stride;
+    int gate_head_stride;
     int head_dim;                    // a multiple of 16
     const uint32_t* skip = nullptr;  // the early-out flag
   };

@@ -12,8 +12,8 @@ inline constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 
 RL_HOST_DEVICE inline Split split_positions(int n_positions, int max_parts) {
   int length = (n_positions + max_parts - 1) / max_parts;
-  length = (length + Attend::kTile - 1) / Attend::kTile * Attend::kTile;
-  if (length < Attend::kLeastLength) length = Attend::kLeastLength;
+  length = (length + AttendSizes::kTile - 1) / AttendSizes::kTile * AttendSizes::kTile;
+  if (length < AttendSizes::kLeastLength) length = AttendSizes::kLeastLength;
   return {length, (n_positions + length - 1) / length};
 }
 
@@ -30,6 +30,41 @@ RL_DEVICE inline PartFactors join(float& max, float part_max) {
   const float before = max;
   max = before < part_max ? part_max : before;
   return {simt::exp(before - max), simt::exp(part_max - max)};
+}
+
+RL_DEVICE inline simt::F32x4 four_values(const float* from) {
+  return *reinterpret_cast<const simt::F32x4*>(from);
+}
+RL_DEVICE inline simt::F32x4 four_values(const uint16_t* from) {
+  const simt::U32x2 halves = *reinterpret_cast<const simt::U32x2*>(from);
+  simt::F32x4 out;
+  RL_UNROLL
+  for (int i = 0; i < 4; ++i)
+    out.v[i] = simt::half_to_float(static_cast<uint16_t>(halves.v[i / 2] >> (16 * (i % 2))));
+  return out;
+}
+
+/// Brings kRows rows of dim values from number `first` on to shared memory, in the background; those from
+/// `end` on become zero, or stay what they are.
+template <int kRows, bool kZero, typename T>
+RL_DEVICE inline void fetch_rows(const T* rows, int first, int end, int dim, int row_stride, std::byte* to) {
+  const int bytes = dim * static_cast<int>(sizeof(T)), piece = bytes % 16 == 0 ? 16 : 4,
+            pieces = bytes / piece;
+  const int n = kZero || end - first > kRows ? kRows : end - first;
+  for (int i = simt::thread_index(); i < n * pieces; i += kBlockThreads) {
+    const int row = i / pieces, at = i % pieces * piece;
+    std::byte* target = to + row * row_stride + at;
+    const std::byte* source = reinterpret_cast<const std::byte*>(rows + static_cast<size_t>(first + row) *
+                                                                            static_cast<size_t>(dim)) +
+                              at;
+    if (kZero && first + row >= end) {
+      for (int word = 0; word < piece / 4; ++word) reinterpret_cast<uint32_t*>(target)[word] = 0;
+    } else if (piece == 16) {
+      simt::copy_async16(target, source);
+    } else {
+      simt::copy_async4(target, source);
+    }
+  }
 }
 
 /// RMS norm, weight, rotation and a factor for one head's x[dim], by a warp; `to` is shared memory.

@@ -5,12 +5,12 @@
 namespace redlite::gpu {
 
 struct PrefillHeads::Shared {
-  float head[kBlockWarps][Attend::kMaxHeadDim];
+  float head[kBlockWarps][AttendSizes::kMaxHeadDim];
 };
 
 template <typename T>
 struct PrefillAttend<T>::Shared {
-  float weights[kBlockWarps][Attend::kTile][kQueries / kBlockWarps];  // scores, then their exponentials
+  float weights[kBlockWarps][AttendSizes::kTile][kQueries / kBlockWarps];  // scores, then their exponentials
 };
 
 namespace {
@@ -21,40 +21,6 @@ RL_DEVICE inline void put_in_cache(bool half_kv, void* cache, size_t i, float x)
     static_cast<uint16_t*>(cache)[i] = simt::float_to_half(x);
   } else {
     static_cast<float*>(cache)[i] = x;
-  }
-}
-
-RL_DEVICE inline simt::F32x4 four_values(const float* from) {
-  return *reinterpret_cast<const simt::F32x4*>(from);
-}
-RL_DEVICE inline simt::F32x4 four_values(const uint16_t* from) {
-  const simt::U32x2 halves = *reinterpret_cast<const simt::U32x2*>(from);
-  simt::F32x4 out;
-  RL_UNROLL
-  for (int i = 0; i < 4; ++i)
-    out.v[i] = simt::half_to_float(static_cast<uint16_t>(halves.v[i / 2] >> (16 * (i % 2))));
-  return out;
-}
-
-/// Brings rows [first, first + kTile) of dim values to shared memory, in the background; those from `end` on
-/// are zero.
-template <typename T>
-RL_DEVICE inline void fetch_rows(const T* rows, int first, int end, int dim, int row_stride, std::byte* to) {
-  const int bytes = dim * static_cast<int>(sizeof(T)), piece = bytes % 16 == 0 ? 16 : 4,
-            pieces = bytes / piece;
-  for (int i = simt::thread_index(); i < Attend::kTile * pieces; i += kBlockThreads) {
-    const int row = i / pieces, at = i % pieces * piece;
-    std::byte* target = to + row * row_stride + at;
-    const std::byte* source = reinterpret_cast<const std::byte*>(rows + static_cast<size_t>(first + row) *
-                                                                            static_cast<size_t>(dim)) +
-                              at;
-    if (first + row >= end) {
-      for (int word = 0; word < piece / 4; ++word) reinterpret_cast<uint32_t*>(target)[word] = 0;
-    } else if (piece == 16) {
-      simt::copy_async16(target, source);
-    } else {
-      simt::copy_async4(target, source);
-    }
   }
 }
 
@@ -92,9 +58,9 @@ RL_RUN void PrefillHeads::run(const Params& p, Shared& shared) {
 
 template <typename T>
 RL_RUN void PrefillAttend<T>::run(const Params& p, Shared& shared) {
-  constexpr int kTile = Attend::kTile;
-  constexpr int kRows = kQueries / kBlockWarps;                        // queries of a warp
-  constexpr int kWords = Attend::kMaxHeadDim / (4 * simt::kWarpSize);  // of four dimensions, of a thread
+  constexpr int kTile = AttendSizes::kTile;
+  constexpr int kRows = kQueries / kBlockWarps;                             // queries of a warp
+  constexpr int kWords = AttendSizes::kMaxHeadDim / (4 * simt::kWarpSize);  // of four dimensions, of a thread
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   const int dim = p.head_dim, q_stride = dim + 4, kv_stride = row_stride(dim);
   const int kv_head = static_cast<int>(simt::block_index().y);
@@ -115,7 +81,7 @@ RL_RUN void PrefillAttend<T>::run(const Params& p, Shared& shared) {
   const T* all_values =
       p.values + static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
   const int end = p.position + first_token + n_tokens;  // of the positions
-  fetch_rows(all_keys, 0, end, dim, kv_stride, keys);
+  fetch_rows<AttendSizes::kTile, true>(all_keys, 0, end, dim, kv_stride, keys);
   simt::copy_commit();
   for (int i = thread; i < kQueries * dim; i += kBlockThreads) {
     const int query = i / dim, d = i % dim;
@@ -147,7 +113,7 @@ RL_RUN void PrefillAttend<T>::run(const Params& p, Shared& shared) {
   for (int first = 0; first < end; first += kTile) {
     simt::copy_wait<0>();
     simt::sync_block();
-    fetch_rows(all_values, first, end, dim, kv_stride, values);
+    fetch_rows<AttendSizes::kTile, true>(all_values, first, end, dim, kv_stride, values);
     simt::copy_commit();
 
     // Scores: a thread has four queries and two positions.
@@ -198,7 +164,8 @@ RL_RUN void PrefillAttend<T>::run(const Params& p, Shared& shared) {
       }
     }
     simt::sync_block();  // the keys have been used
-    if (first + kTile < end) fetch_rows(all_keys, first + kTile, end, dim, kv_stride, keys);
+    if (first + kTile < end)
+      fetch_rows<AttendSizes::kTile, true>(all_keys, first + kTile, end, dim, kv_stride, keys);
     simt::copy_commit();
     simt::copy_wait<1>();
     simt::sync_block();  // the values are there

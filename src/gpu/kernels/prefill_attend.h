@@ -65,7 +65,7 @@ struct PrefillAttend {
   }
   static size_t dynamic_shared(int head_dim) {
     return sizeof(float) * kQueries * static_cast<size_t>(head_dim + 4) +
-           2 * static_cast<size_t>(Attend::kTile) * static_cast<size_t>(row_stride(head_dim));
+           2 * static_cast<size_t>(AttendSizes::kTile) * static_cast<size_t>(row_stride(head_dim));
   }
 };
 

@@ -23,6 +23,8 @@ RL_DEVICE void assign_slots(const SlotTable& table, const int32_t* ids, int n_us
   const uint32_t tick = *table.tick + 1;
   int32_t slot = lane < n_used ? table.slot_of[ids[lane]] : 0;
   if (lane < n_used && slot >= 0) table.last_used[slot] = tick;
+  uint32_t* uses = slot >= 0 ? table.hits : table.misses;
+  if (lane < n_used && uses != nullptr) simt::atomic_add(&uses[ids[lane]], 1u);
   const uint32_t missing = simt::ballot(slot < 0);
   simt::sync_warp();
   uint32_t n_copies = 0;
@@ -51,8 +53,6 @@ RL_DEVICE void assign_slots(const SlotTable& table, const int32_t* ids, int n_us
   if (lane == 0) {
     *table.tick = tick;
     *table.n_copies = n_copies;
-    *table.hits += static_cast<uint64_t>(n_used) - n_copies;
-    *table.misses += n_copies;
   }
 }
 
@@ -144,7 +144,11 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
     shares[lane] = sigmoid(shared_logit);
   }
   int32_t* slots = p.slots == nullptr ? nullptr : p.slots + static_cast<size_t>(token) * p.n_used;
-  if (p.table.slot_of != nullptr) assign_slots(p.table, ids, p.n_used, slots);
+  if (p.table.slot_of != nullptr) {
+    assign_slots(p.table, ids, p.n_used, slots);
+  } else if (p.table.hits != nullptr && lane < p.n_used) {
+    simt::atomic_add(&p.table.hits[ids[lane]], 1u);
+  }
   if (p.host.record != nullptr) tell_host(p.host, ids, p.n_used, p.step->number, slots);
 }
 

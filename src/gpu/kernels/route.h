@@ -25,7 +25,8 @@ struct Route {
     int32_t* ids;         // [n_tokens][n_used], best first
     float* shares;        // [n_tokens][n_used (+ 1: of the shared expert)]
     int32_t* slots;       // [n_tokens][n_used]: where the experts are; nullptr: expert e in slot e
-    SlotTable table;      // the GPU's own; used where table.slot_of is set; one token at a time
+    SlotTable table;      // the GPU's own; used where table.slot_of is set; one token at a time. With no more
+                          // than table.hits all experts are there, and their uses are counted
     HostSlots host;       // or the host's, where host.record is set
     const Step* step;
     uint32_t* tickets;  // [n_tokens], zero; zero again afterwards

@@ -18,8 +18,8 @@ struct Selection {
   float logits[simt::kWarpSize];
 };
 
-/// Orders logits as select_experts() does: a greater word is a better expert. NaN comes last; 0 and -0 are
-/// equal. Never 0.
+/// Orders logits as select_experts() and best_token() do: a greater word is better. NaN comes last; 0 and -0
+/// are equal. Never 0.
 RL_DEVICE inline uint32_t expert_order(float logit) {
   const uint32_t bits = simt::bits_of_float(logit + 0.0f);
   if (!(logit == logit)) return 1;

@@ -21,9 +21,9 @@ struct SlotTable {
   uint32_t* tick;       ///< passes of this layer so far
   uint32_t* n_copies;   ///< of the running pass
   SlotCopy* copies;     ///< [n_used]
-  uint64_t* hits;       ///< since the beginning
-  uint64_t* misses;
-  int32_t n_slots;  ///< at least n_used
+  uint32_t* hits;       ///< [n_experts], since the beginning; nullptr: not counted
+  uint32_t* misses;     ///< [n_experts]
+  int32_t n_slots;      ///< at least n_used
 };
 
 /// What the host needs to know of a layer's selection, in memory that both see.

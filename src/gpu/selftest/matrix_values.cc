@@ -114,6 +114,32 @@ std::vector<double> values_of(std::span<const std::byte> rounded, int n) {
   return out;
 }
 
+void check_rounded(Selftest& test, const std::string& label, const float* values, const std::byte* rounded,
+                   int n_rows, int n) {
+  const size_t width = static_cast<size_t>(n), bytes = rounded_bytes(n), strips = bytes / 24;
+  const std::vector<float> floats = test.download(values, static_cast<size_t>(n_rows) * width);
+  const std::vector<std::byte> all = test.download(rounded, static_cast<size_t>(n_rows) * bytes);
+  std::vector<float> ours;
+  Expected expected;
+  for (size_t row = 0; row < static_cast<size_t>(n_rows); ++row) {
+    const std::vector<std::byte> right =
+        rounded_vector({floats.begin() + static_cast<std::ptrdiff_t>(row * width),
+                        floats.begin() + static_cast<std::ptrdiff_t>((row + 1) * width)});
+    const std::span<const std::byte> got = std::span(all).subspan(row * bytes, bytes);
+    for (const double value : values_of(got, n)) ours.push_back(static_cast<float>(value));
+    for (const double value : values_of(right, n)) expected.values.push_back(value);
+    for (size_t s = 0; s < (width + 15) / 16; ++s) {
+      float sum, right_sum;
+      std::memcpy(&sum, &got[20 * strips + 4 * s], 4);
+      std::memcpy(&right_sum, &right[20 * strips + 4 * s], 4);
+      ours.push_back(sum);
+      expected.values.push_back(right_sum);
+    }
+  }
+  for (const double value : expected.values) expected.bounds.push_back(std::fabs(value) * 0x1p-23);
+  test.compare(label, ours, expected);
+}
+
 Expected product(const TestMatrix& w, int rows, int cols, const Seen& x) {
   Expected out;
   for (int r = 0; r < rows; ++r) {

@@ -38,6 +38,10 @@ std::vector<std::byte> rounded_vector(const std::vector<float>& x);
 /// What such bytes stand for.
 std::vector<double> values_of(std::span<const std::byte> rounded, int n);
 
+/// Compares what a kernel left in 8 bits, [n_rows][rounded_bytes(n)], with its own floats [n_rows][n].
+void check_rounded(Selftest& test, const std::string& label, const float* values, const std::byte* rounded,
+                   int n_rows, int n);
+
 Expected product(const TestMatrix& w, int rows, int cols, const Seen& x);
 
 struct MatrixShape {

@@ -252,6 +252,57 @@ TestExpert random_expert(const ExpertTypes& t, int n, int ff, std::mt19937& rand
   return out;
 }
 
+/// Behind the raised flag nothing is written, and no slot is read: in these there is no memory.
+void test_skipped(Selftest& test, const std::string& label, const LayerExperts& layer, int n,
+                  int hidden_stride, int ff) {
+  const std::vector<int32_t> nowhere(static_cast<size_t>(layer.n_used), 1 << 24);
+  const std::vector<uint32_t> raised = {1};
+  const int32_t* slots = test.upload(nowhere);
+  const uint32_t* skip = test.upload(raised);
+  const auto n_all = static_cast<size_t>(layer.n_all()), stride = static_cast<size_t>(hidden_stride);
+  const size_t vector_bytes = rounded_bytes(hidden_stride);
+  auto* input = test.output<float>(static_cast<size_t>(n));
+  auto* rounded = test.output<std::byte>(rounded_bytes(n));
+  auto* hidden = test.output<float>(n_all * stride);
+  auto* hidden_rounded = test.output<std::byte>(n_all * vector_bytes);
+  auto* residual = test.output<float>(static_cast<size_t>(n));
+  const ProductLayout gate_up = ExpertsGateUp::layout(layer, n),
+                      down = ExpertsDown::layout(layer, hidden_stride);
+  test.stream().launch<ExpertsGateUp>({.grid = {ExpertsGateUp::blocks(ff), static_cast<uint32_t>(n_all)},
+                                       .threads = kStepThreads,
+                                       .dynamic_shared = gate_up.bytes},
+                                      {.experts = layer,
+                                       .input = input,
+                                       .rounded = rounded,
+                                       .slots = slots,
+                                       .hidden = hidden,
+                                       .hidden_rounded = hidden_rounded,
+                                       .codebooks = test.codebooks(),
+                                       .hidden_stride = hidden_stride,
+                                       .n = n,
+                                       .layout = gate_up,
+                                       .skip = skip});
+  test.stream().launch<ExpertsDown>(
+      {.grid = {ExpertsDown::blocks(n)}, .threads = kStepThreads, .dynamic_shared = down.bytes},
+      {.experts = layer,
+       .hidden = hidden,
+       .hidden_rounded = hidden_rounded,
+       .slots = slots,
+       .shares = test.output<float>(n_all),
+       .residual = residual,
+       .shown = nullptr,
+       .codebooks = test.codebooks(),
+       .hidden_stride = hidden_stride,
+       .n = n,
+       .layout = down,
+       .skip = skip});
+  const auto untouched = [](size_t bytes) { return std::vector<std::byte>(bytes, std::byte{0xff}); };
+  test.check_bytes(label + ", skipped, hidden", hidden, untouched(n_all * stride * sizeof(float)));
+  test.check_bytes(label + ", skipped, rounded", hidden_rounded, untouched(n_all * vector_bytes));
+  test.check_bytes(label + ", skipped, residual", residual,
+                   untouched(static_cast<size_t>(n) * sizeof(float)));
+}
+
 void test_experts(Selftest& test, const ExpertCase& c) {
   constexpr int kSlots = 7, kTokens = 2;
   const auto n = static_cast<size_t>(c.n);
@@ -379,6 +430,7 @@ void test_experts(Selftest& test, const ExpertCase& c) {
   test.check(label + ", down", shown, sums);
   add(sums, residual);
   test.check(label + ", down, added", out, sums);
+  test_skipped(test, label, layer, c.n, hidden_stride, std::max(c.ff, c.shared_ff));
 }
 
 void test_experts_of(Selftest& test, Type type) {

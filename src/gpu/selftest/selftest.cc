@@ -111,6 +111,9 @@ int kernel_selftest(Device& device, uint64_t seed, std::string_view filter,
   add_prefill_product_groups(groups);
   add_prefill_groups(groups);
   add_product_groups(groups);
+  add_attention_groups(groups);
+  add_delta_net_groups(groups);
+  add_decode_groups(groups);
   Selftest test(device, seed);
   int failures = 0;
   for (const auto& [name, group] : groups) {

@@ -103,5 +103,8 @@ void add_matrix_groups(SelftestGroups& groups);
 void add_prefill_groups(SelftestGroups& groups);
 void add_product_groups(SelftestGroups& groups);
 void add_prefill_product_groups(SelftestGroups& groups);
+void add_attention_groups(SelftestGroups& groups);
+void add_delta_net_groups(SelftestGroups& groups);
+void add_decode_groups(SelftestGroups& groups);
 
 }  // namespace redlite::gpu

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpu/codebooks.h"
+#include "gpu/kernels/attend.h"
 #include "gpu/kernels/delta_step.h"
 #include "gpu/kernels/experts.h"
 #include "gpu/kernels/project.h"
@@ -274,6 +275,57 @@ TimingLine time_delta_step(Bench& b, size_t pool_bytes) {
                     });
 }
 
+/// Attention of the 80B, with F16 keys and values, of a token at `position`: both kernels together.
+TimingLine time_attend(Bench& b, int position, size_t pool_bytes) {
+  constexpr int kKvHeads = 2, kGroup = 8, kDim = 256, kRopeDims = 64, kHeads = kKvHeads * kGroup;
+  constexpr int kQStride = 2 * kDim, kOffset = kHeads * kQStride;  // of k
+  using K = Attend<uint16_t>;
+  const int capacity = position + 1;
+  const int parts = AttendSizes::most_parts(capacity, b.device.info().multiprocessors, kKvHeads);
+  const size_t cache = size_t{kKvHeads} * static_cast<size_t>(capacity) * kDim;  // keys, or values
+  const Pool pool(b.device, b.stream, std::vector<std::byte>(2 * cache * sizeof(uint16_t)), pool_bytes);
+  const size_t n_parts = size_t{kHeads} * static_cast<size_t>(parts);
+  const Buffer part_values = b.device.allocate(n_parts * kDim * sizeof(float), "parts"),
+               part_sums = b.device.allocate(2 * n_parts * sizeof(float), "parts");
+  const Step step{.position = position, .number = 1, .flip = 0};
+  const Buffer step_device = b.device.allocate(sizeof step, "the step's record");
+  b.stream.copy(step_device.as(), &step, sizeof step);
+  return time_chain(
+      b.device, b.stream, fmt::format("attend, attend_combine at position {}", position),
+      2 * cache * sizeof(uint16_t), [&](size_t i) {
+        auto* keys = const_cast<uint16_t*>(reinterpret_cast<const uint16_t*>(pool.at(i)));
+        b.stream.launch<K>(b.shape({kKvHeads, static_cast<uint32_t>(parts)}, K::dynamic_shared(kGroup, kDim)),
+                           {.proj = b.ones.as<float>(),
+                            .q_norm = b.ones.as<float>(),
+                            .k_norm = b.ones.as<float>(),
+                            .rope = b.ones.as<float>(),
+                            .keys = keys,
+                            .values = keys + cache,
+                            .part_max = part_sums.as<float>(),
+                            .part_sum = part_sums.as<float>() + n_parts,
+                            .part_values = part_values.as<float>(),
+                            .step = step_device.as<Step>(),
+                            .q_stride = kQStride,
+                            .k_offset = kOffset,
+                            .v_offset = kOffset + kKvHeads * kDim,
+                            .capacity = capacity,
+                            .head_dim = kDim,
+                            .rope_dims = kRopeDims,
+                            .group = kGroup,
+                            .eps = 1e-6f});
+        b.stream.launch<AttendCombine>(b.shape({kHeads}, 0), {.part_max = part_sums.as<float>(),
+                                                              .part_sum = part_sums.as<float>() + n_parts,
+                                                              .part_values = part_values.as<float>(),
+                                                              .gate = b.ones.as<float>() + kDim,
+                                                              .core = b.out.as<float>(),
+                                                              .rounded = b.more_out.as(),
+                                                              .step = step_device.as<Step>(),
+                                                              .max_parts = parts,
+                                                              .gate_head_stride = kQStride,
+                                                              .head_dim = kDim});
+      });
+}
+
 }  // namespace
 
 void time_kernels(Device& device, std::string_view filter,
@@ -299,6 +351,9 @@ void time_kernels(Device& device, std::string_view filter,
   if (wanted("logits")) report(time_project(bench, quant::Type::Q5_K, 151936, 2048, true, pool));
   if (wanted("route")) report(time_route(bench, pool));
   if (wanted("delta_step")) report(time_delta_step(bench, pool));
+  if (wanted("attend")) {
+    for (const int position : {255, 4095, 32767}) report(time_attend(bench, position, pool));
+  }
 }
 
 }  // namespace redlite::gpu

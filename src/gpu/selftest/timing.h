@@ -12,8 +12,8 @@ namespace redlite::gpu {
 /// more matrices than the caches hold.
 struct TimingLine {
   std::string name;          ///< "project Q4_K 12288 x 2048, norm"
-  double microseconds = 0;   ///< of a launch, the median of the replays
-  double gb_per_second = 0;  ///< weights (or states, both ways)
+  double microseconds = 0;   ///< of a link, the median of the replays
+  double gb_per_second = 0;  ///< weights (or keys and values; or states, both ways)
 };
 
 /// Times what kernel_selftest() checks, for the shapes of an 80B model's layers; groups whose name contains
