@@ -22,16 +22,12 @@ if(REDLITE_SANITIZE)
     target_compile_options(redlite_flags INTERFACE -fno-sanitize-recover=undefined)
   endif()
 endif()
-if(REDLITE_FUZZ)
-  target_compile_options(redlite_flags INTERFACE -fsanitize=fuzzer-no-link)
-endif()
 if(REDLITE_COVERAGE)
   target_compile_options(redlite_flags INTERFACE --coverage -O0)
   target_link_options(redlite_flags INTERFACE --coverage)
 endif()
 
-# Builds that want to be quick (lint, sanitizers, fuzzing) compile a folder's files together, a few at a time
-# (CMAKE_UNITY_BUILD). So names in anonymous namespaces differ within a folder, or the file is among these.
+# Builds that want to be quick (lint, sanitizers, fuzzing) compile a folder's files together (CMAKE_UNITY_BUILD). So names in anonymous namespaces differ within a folder, or the file is among these.
 # redlite_apart(a.cc ...)
 function(redlite_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -43,6 +39,10 @@ function(redlite_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC redlite_flags ${ARG_DEPENDS})
+  # Not the arithmetic: no fuzz target reaches it, and its tests would take longer.
+  if(REDLITE_FUZZ AND NOT name MATCHES "^redlite_(cpu|gpu|synth)")
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
   if(REDLITE_PIC)  # for the shared library and the Python module
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   endif()
