@@ -18,7 +18,11 @@ uint64_t Slot::mark_bytes() const {
 }
 
 void Slot::clear() {
+  forget();
   sequence_->reset();
+}
+
+void Slot::forget() {
   tokens_.clear();
   marks_.clear();
 }

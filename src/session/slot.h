@@ -28,6 +28,9 @@ class Slot {
   bool copyable() const { return bytes_.has_value(); }
 
   void clear();
+  /// Forgets what it holds without touching the sequence, whose device may have failed; the next conversation
+  /// begins with clear() or with a state of its own.
+  void forget();
   /// These tokens were appended to the sequence.
   void appended(std::span<const model::Token> tokens);
   /// Marks the present place. Of more than kMostMarks the second oldest goes: the first is the one that other

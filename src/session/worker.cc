@@ -187,9 +187,9 @@ void Worker::begin(const std::shared_ptr<Answer::Job>& job) {
   try {
     found = &find_seat(job->request.prompt);
   } catch (const std::exception& e) {
-    // No memory for a state, which may be half there.
+    // No memory for a state, which may be half there; or a device that failed.
     for (const auto& seat : seats_) {
-      if (!seat->job) seat->slot.clear();
+      if (!seat->job) seat->slot.forget();
     }
     {
       const std::lock_guard lock(shared_.mutex);
@@ -346,9 +346,15 @@ bool Worker::compute(std::span<Seat* const> seats, const std::function<void()>& 
   }
   runner_.set_stop({});
   for (Seat* seat : seats) {
-    seat->slot.recover();
-    if (failure) {
-      end(*seat, Failed{*failure});
+    std::optional<std::string> lost = failure;
+    try {
+      seat->slot.recover();
+    } catch (const std::exception& e) {
+      seat->slot.forget();
+      if (!lost) lost = e.what();
+    }
+    if (lost) {
+      end(*seat, Failed{*lost});
     } else {
       finish(*seat, {FinishReason::Cancelled, {}, {}});
     }
@@ -441,7 +447,11 @@ void Worker::save_rested(bool all) {
   if (!states_.on_disk()) return;
   for (const auto& seat : seats_) {
     if (!worth_keeping(*seat) || (!all && Clock::now() - seat->rested < options_.save_after)) continue;
-    seat->saved = states_.save(seat->slot.copy(), all);
+    try {
+      seat->saved = states_.save(seat->slot.copy(), all);
+    } catch (const std::exception&) {
+      seat->saved = true;  // no memory or no device for it: what would only save time is not tried again
+    }
   }
   if (!all) states_.save_kept(Clock::now() - options_.save_after);
 }
@@ -451,8 +461,8 @@ void Worker::mark(Seat& seat, std::span<const float> logits) {
   if (!make_room(seat.slot.next_mark_bytes() + logits.size_bytes())) return;
   try {
     seat.slot.add_mark(logits);
-  } catch (const std::bad_alloc&) {
-    // As above.
+  } catch (const std::exception&) {
+    // As above; what a device that failed has to say is told by the next pass.
   }
 }
 

@@ -232,6 +232,25 @@ TEST_F(EngineTest, CancelledAnywhereItStopsAtOnce) {
   EXPECT_GT(cancelled, 5);
 }
 
+TEST_F(EngineTest, ADeviceThatIsGoneFailsRequestsAndNotTheServer) {
+  auto runner = watched(this->runner());
+  runner->breakable = true;
+  std::atomic<bool>& broken = runner->broken;
+  runner->on_layer = [&] {
+    if (broken) fail("a pass failed");
+  };
+  const auto engine = this->engine({}, std::move(runner));
+  Request asked = request(tokens(60), 10);
+  const std::vector<model::Token> expected = tokens_of(ask(*engine, asked).first);
+  broken = true;
+  asked.prompt.push_back(5);
+  for (int i = 0; i < 3; ++i) EXPECT_THROW(engine->submit(asked)->wait(), Error) << i;
+  broken = false;
+  asked.prompt.pop_back();
+  EXPECT_EQ(tokens_of(ask(*engine, asked).first), expected);
+  EXPECT_EQ(engine->statistics().failed, 3u);
+}
+
 TEST_F(EngineTest, AFailedPassFailsItsRequestsOnly) {
   auto runner = watched(this->runner());
   std::atomic<int> passes = 0;

@@ -2,14 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "cpu/cpu_runner.h"
 #include "model/tiny_model.h"
 #include "session/engine.h"
@@ -23,6 +27,50 @@ class Recorder final : public engine::TokenFilter {
   void accept(model::Token /*token*/) override {}
 
   std::vector<std::vector<float>> all;
+};
+
+/// A sequence that cannot go to another place while `broken`.
+class WatchedSequence final : public model::Sequence {
+ public:
+  WatchedSequence(std::unique_ptr<model::Sequence> inner, const std::atomic<bool>& broken)
+      : inner_(std::move(inner)), broken_(broken) {}
+
+  int position() const override { return inner_->position(); }
+  int capacity() const override { return inner_->capacity(); }
+  void reset() override {
+    check();
+    inner_->reset();
+  }
+  std::unique_ptr<model::Mark> mark() const override {
+    check();
+    return inner_->mark();
+  }
+  void rewind(const model::Mark& mark) override {
+    check();
+    inner_->rewind(mark);
+  }
+  std::optional<StateBytes> state_bytes() const override { return inner_->state_bytes(); }
+  std::unique_ptr<model::Mark> load_mark(int position, std::span<const std::byte> bytes) const override {
+    check();
+    return inner_->load_mark(position, bytes);
+  }
+  void save_positions(int n, std::span<std::byte> out) const override {
+    check();
+    inner_->save_positions(n, out);
+  }
+  void load_positions(int n, std::span<const std::byte> bytes) override {
+    check();
+    inner_->load_positions(n, bytes);
+  }
+  model::Sequence& inner() { return *inner_; }
+
+ private:
+  void check() const {
+    if (broken_) fail("the device is gone");
+  }
+
+  std::unique_ptr<model::Sequence> inner_;
+  const std::atomic<bool>& broken_;
 };
 
 /// A runner with a hook into each of its passes: before it, and whenever it asks whether to stop.
@@ -39,7 +87,10 @@ class WatchedRunner final : public model::Runner {
   std::unique_ptr<model::Mark> mark() const override { return inner_->mark(); }
   void rewind(const model::Mark& mark) override { inner_->rewind(mark); }
   int most_sequences() const override { return inner_->most_sequences(); }
-  std::unique_ptr<model::Sequence> make_sequence() override { return inner_->make_sequence(); }
+  std::unique_ptr<model::Sequence> make_sequence() override {
+    if (!breakable) return inner_->make_sequence();
+    return std::make_unique<WatchedSequence>(inner_->make_sequence(), broken);
+  }
   std::string state_format() const override { return inner_->state_format(); }
   std::span<const float> forward_together(std::span<const model::Part> parts) override {
     if (before_pass) before_pass(parts);
@@ -48,11 +99,17 @@ class WatchedRunner final : public model::Runner {
       if (on_layer) on_layer();
       return stop_ && stop_();
     });
-    return inner_->forward_together(parts);
+    if (!breakable) return inner_->forward_together(parts);
+    std::vector<model::Part> inner_parts(parts.begin(), parts.end());
+    for (model::Part& part : inner_parts)
+      part.sequence = &static_cast<WatchedSequence&>(*part.sequence).inner();
+    return inner_->forward_together(inner_parts);
   }
 
   std::function<void(std::span<const model::Part> parts)> before_pass;
   std::function<void()> on_layer;
+  bool breakable = false;  ///< before a sequence is made: they are WatchedSequences
+  std::atomic<bool> broken = false;
 
  private:
   std::unique_ptr<model::Runner> inner_;
