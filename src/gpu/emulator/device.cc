@@ -180,12 +180,16 @@ void EmulatorStream::enqueue(std::function<void()> work, std::shared_ptr<const e
 
 void EmulatorStream::copy(void* to, const void* from, size_t bytes) {
   device_.check_fault(Call::copy, "copy");
-  enqueue([=] { std::memcpy(to, from, bytes); });
+  enqueue([=] {
+    if (bytes > 0) std::memcpy(to, from, bytes);  // of nothing, pointers may be null
+  });
 }
 
 void EmulatorStream::fill(void* to, uint8_t value, size_t bytes) {
   device_.check_fault(Call::fill, "fill");
-  enqueue([=] { std::memset(to, value, bytes); });
+  enqueue([=] {
+    if (bytes > 0) std::memset(to, value, bytes);
+  });
 }
 
 void EmulatorStream::launch_kernel(const Kernel& kernel, const Shape& shape, const void* params) {
