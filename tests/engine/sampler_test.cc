@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <algorithm>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -77,13 +79,8 @@ TEST(Sampler, BestTokenOfAnyNumberOfLogits) {
   LogitSource source(3, 5);
   for (const int n : {1, 15, 16, 17, 1023, 1024, 1025, 5000}) {
     std::vector<float> logits = source.make(n);
-    const auto best = [&] {
-      Token best = 0;
-      for (Token i = 1; i < n; ++i)
-        if (logits[static_cast<size_t>(i)] > logits[static_cast<size_t>(best)]) best = i;
-      return best;
-    };
-    EXPECT_EQ(model::best_token(logits), best()) << n;
+    const auto greatest = static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    EXPECT_EQ(model::best_token(logits), greatest) << n;
     for (const int at : {n - 1, n / 2, 0}) {  // the last one is the lowest id
       logits[static_cast<size_t>(at)] = 100;
       EXPECT_EQ(model::best_token(logits), at) << n;
