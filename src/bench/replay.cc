@@ -1,6 +1,5 @@
 #include "bench/replay.h"
 
-#include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <thread>
@@ -14,7 +13,7 @@ namespace redlite::bench {
 Replay::Replay(const model::Model& model, Find find, int threads)
     : used_(static_cast<size_t>(model.config().n_experts_used)),
       find_(std::move(find)),
-      threads_(static_cast<size_t>(std::clamp(threads, 1, machine::cores()))),
+      threads_(static_cast<size_t>(threads)),
       dense_(dense_matrices(model.weights())) {}
 
 double Replay::read(std::span<const TokenExperts> tokens) const {

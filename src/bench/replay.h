@@ -24,7 +24,7 @@ class Replay {
   /// Where an expert's matrices lie now; nullopt: not in memory. Called by several threads at once.
   using Find = std::function<std::optional<model::Model::Expert>(int layer, int expert)>;
 
-  /// Reads with `threads` threads, at most one for each core.
+  /// Reads with `threads` threads: as many as the runner has.
   Replay(const model::Model& model, Find find, int threads);
 
   /// Seconds for the weights of these tokens, one after another: all dense matrices and those of each token's

@@ -132,7 +132,7 @@ class BenchRun {
     std::optional<bench::Replay> replay;
     if (open.cpu) {
       const auto find = [&open](int layer, int expert) { return open.cpu->expert_in_memory(layer, expert); };
-      subject.replay = &replay.emplace(model, find, threads);
+      subject.replay = &replay.emplace(model, find, open.cpu->threads());
     }
     const nlohmann::ordered_json about = bench::describe_run(model, machine::describe());
     for (const int at : c_.depth) {

@@ -70,10 +70,6 @@ uint64_t read_all(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-int cores() {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
 void read_memory(std::span<const std::byte> bytes) {
   // The compiler must believe that somebody wants the sum.
   asm volatile("" : : "r"(read_all(bytes)));
@@ -82,7 +78,8 @@ void read_memory(std::span<const std::byte> bytes) {
 double memory_bandwidth(int threads, int passes, size_t most_bytes) {
   RL_CHECK(threads > 0 && passes > 0, "{} threads, {} passes", threads, passes);
   // More threads than cores read no faster, and take their turns.
-  threads = std::min(threads, cores());
+  if (const auto cores = static_cast<int>(std::thread::hardware_concurrency()); cores > 0)
+    threads = std::min(threads, cores);
   const size_t room = available_memory() / 8;
   if (room < kLeastBytes)
     fail("too little free memory to measure its speed: {} MiB are needed", 8 * kLeastBytes >> 20);

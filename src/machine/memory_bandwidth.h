@@ -11,9 +11,6 @@ namespace redlite::machine {
 /// is too little memory.
 double memory_bandwidth(int threads, int passes = 10, size_t most_bytes = size_t{1} << 30);
 
-/// Cores that this process may use; at least 1.
-int cores();
-
 /// Reads memory as fast as one thread can, for its time alone.
 void read_memory(std::span<const std::byte> bytes);
 
