@@ -23,14 +23,20 @@ if(NOT REDLITE_HAVE_CUDA)
   return()
 endif()
 
-file(REAL_PATH ${REDLITE_NVCC} nvcc)
-get_filename_component(cuda_root ${nvcc}/../.. ABSOLUTE)
+# Where the toolkit lies only nvcc itself knows: the one on the PATH may be a link or a script that calls another.
+execute_process(COMMAND ${REDLITE_NVCC} --dryrun -x cu -c /dev/null -o /dev/null
+  OUTPUT_VARIABLE dry_run ERROR_VARIABLE dry_run)
+if(dry_run MATCHES "TOP=([^\r\n]+)")
+  get_filename_component(cuda_root ${CMAKE_MATCH_1} REALPATH)
+else()
+  set(cuda_root "an unknown folder (nvcc --dryrun names no TOP)")
+endif()
 find_path(REDLITE_CUDA_INCLUDE cuda_runtime_api.h
   HINTS ${cuda_root}/include ${cuda_root}/targets/x86_64-linux/include)
 find_library(REDLITE_CUDART libcudart_static.a
   HINTS ${cuda_root}/lib64 ${cuda_root}/lib ${cuda_root}/targets/x86_64-linux/lib)
 if(NOT REDLITE_CUDA_INCLUDE OR NOT REDLITE_CUDART)
-  set(missing "${nvcc} is there, but its cuda_runtime_api.h or libcudart_static.a is not beside it in ${cuda_root}")
+  set(missing "${REDLITE_NVCC} is there, but its cuda_runtime_api.h or libcudart_static.a is not in its toolkit, ${cuda_root}")
   if(REDLITE_CUDA STREQUAL "AUTO")
     message(WARNING "Without the CUDA back end: ${missing}")
     set(REDLITE_HAVE_CUDA OFF)
