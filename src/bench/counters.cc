@@ -19,10 +19,8 @@ Counters counters_of(const cpu::CpuRunner& runner) {
 
 Counters counters_of(const gpu::GpuRunner& runner) {
   const gpu::GpuRunner::Selections selections = runner.selections();
-  Counters counters;
-  counters.hits = selections.hits;
-  counters.selections = selections.all;
-  return counters;
+  const experts::CacheStats s = runner.cache_stats();
+  return {selections.hits, selections.all, s.bytes_read, s.stall_seconds, {}};
 }
 
 }  // namespace redlite::bench

@@ -8,7 +8,7 @@ namespace redlite::bench {
 
 /// What a runner has counted so far.
 Counters counters_of(const cpu::CpuRunner& runner);
-/// The GPU's selections only: what it reads comes over the bus.
+/// bytes_read: over the bus where the device manages the cache, from the file where the host does.
 Counters counters_of(const gpu::GpuRunner& runner);
 
 }  // namespace redlite::bench

@@ -65,15 +65,19 @@ double per_token(double amount, const Measurement& m) {
 }
 
 ordered_json setting_json(const Setting& s) {
-  ordered_json json = {{"backend", s.backend},
-                       {"kernels", s.kernels},
-                       {"threads", s.threads},
-                       {"io", s.io},
-                       {"prefetch", s.prefetch},
-                       {"kv", s.kv},
-                       {"batch", s.batch},
-                       {"first_token_seconds", s.first_token_seconds},
-                       {"memory_bandwidth_gb_s", s.memory_bandwidth / 1e9}};
+  ordered_json json = {{"backend", s.backend}};
+  if (s.device.empty()) {
+    json.update({{"kernels", s.kernels}, {"threads", s.threads}, {"io", s.io}});
+  } else {
+    json.update({{"device", s.device},
+                 {"residency", s.residency},
+                 {"device_memory_mib", mib(static_cast<double>(s.device_memory_bytes))}});
+  }
+  json.update(ordered_json{{"prefetch", s.prefetch},
+                           {"kv", s.kv},
+                           {"batch", s.batch},
+                           {"first_token_seconds", s.first_token_seconds},
+                           {"memory_bandwidth_gb_s", s.memory_bandwidth / 1e9}});
   if (s.disk) {
     json["disk_gb_s"] = s.disk->bytes_per_second / 1e9;
     json["disk_block_bytes"] = s.disk_block;
@@ -163,13 +167,16 @@ std::string heading(const ordered_json& run, const Setting& setting) {
   return fmt::format("{} ({}): {:.2f} GiB, experts {}, dense {}\n", text(run["model"]),
                      text(run["architecture"]), mib(run["file_bytes"].get<double>()) / 1024,
                      text(run["types"]["experts"]), text(run["types"]["dense"])) +
-         fmt::format("{}, {} threads, {} kernels, memory {:.1f} GB/s; redlite {} ({})\n",
-                     text(machine["processor"]), setting.threads, setting.kernels,
+         fmt::format("{}, memory {:.1f} GB/s; redlite {} ({})\n",
+                     setting.device.empty()
+                         ? fmt::format("{}, {} threads, {} kernels", text(machine["processor"]),
+                                       setting.threads, setting.kernels)
+                         : setting.device,
                      setting.memory_bandwidth / 1e9, text(run["version"]), text(run["commit"]));
 }
 
 std::string table_head(bool rival) {
-  return fmt::format("{:<10}{:>7}  {:<14}{:>9}  {:<19}{:>9}{:>10}{:>8}{:>12}{:>11}{}\n", "cache MiB", "depth",
+  return fmt::format("{:<13}{:>7}  {:<14}{:>9}  {:<19}{:>9}{:>10}{:>8}{:>12}{:>11}{}\n", "cache MiB", "depth",
                      "test", "tok/s", "min - max", "of floor", "of reads", "hits", "read/token", "memory",
                      rival ? fmt::format("{:>10}{:>9}", "rival", "ratio") : "");
 }
@@ -177,9 +184,10 @@ std::string table_head(bool rival) {
 std::string table_row(const ordered_json& m) {
   const bool prefill = m["test"] == "prefill";
   const auto rate = [](double tok_s) { return fmt::format("{:.{}f}", tok_s, tok_s < 100 ? 2 : 0); };
+  std::string cache = m["cache_mib"].is_string() ? "full" : m["cache_mib"].dump();
+  if (m.contains("residency") && m["residency"] != "full") cache += " " + m["residency"].get<std::string>();
   std::string row =
-      fmt::format("{:<10}{:>7}  {:<14}{:>9}  {:<19}{:>7.1f} %",
-                  m["cache_mib"].is_string() ? "full" : m["cache_mib"].dump(), m["depth"].get<int>(),
+      fmt::format("{:<13}{:>7}  {:<14}{:>9}  {:<19}{:>7.1f} %", cache, m["depth"].get<int>(),
                   fmt::format("{} {}", m["test"].get<std::string>(), m["tokens"].get<int>()),
                   rate(m[prefill ? "prefill_tok_s" : "decode_tok_s"]),
                   rate(m["min"]) + " - " + rate(m["max"]), 100 * m["floor_fraction"].get<double>());
@@ -191,7 +199,9 @@ std::string table_row(const ordered_json& m) {
   } else {
     row += fmt::format("{:>8}{:>12}", "-", "-");
   }
-  row += fmt::format("{:>7.0f} MiB", m["peak_memory_mib"].get<double>());
+  row +=
+      fmt::format("{:>7.0f} MiB",
+                  m[m.contains("device_memory_mib") ? "device_memory_mib" : "peak_memory_mib"].get<double>());
   if (m.contains("against")) {
     const ordered_json& against = m["against"];
     row += against.contains("ratio")

@@ -14,17 +14,20 @@ namespace redlite::bench {
 
 /// How a runner was set up, and what the machine could do then.
 struct Setting {
-  std::string backend;  ///< "cpu"
-  std::string kernels;
-  int threads = 0;
+  std::string backend;                ///< "cpu"
+  std::string kernels;                ///< CPU: instruction set
+  int threads = 0;                    ///< CPU
+  std::string device;                 ///< GPU: its name; else empty
+  std::string residency;              ///< GPU: where the experts are, "device"
   std::optional<uint64_t> cache_mib;  ///< nullopt: every expert is resident
   std::string io;                     ///< as the cache says it: "mapped", "direct reads by io_uring"
   bool prefetch = true;
   std::string kv;  ///< "f32"
   int batch = 0;
   double first_token_seconds = 0;          ///< from opening the file to the logits of a first token
-  uint64_t peak_memory_bytes = 0;          ///< since then
-  double memory_bandwidth = 0;             ///< bytes a second, with as many threads
+  uint64_t peak_memory_bytes = 0;          ///< of the host, since then
+  uint64_t device_memory_bytes = 0;        ///< GPU
+  double memory_bandwidth = 0;             ///< bytes a second: the device's, or with as many threads
   std::optional<machine::DiskSpeed> disk;  ///< of random reads as large as the cache's
   size_t disk_block = 0;                   ///< bytes of such a read
 };

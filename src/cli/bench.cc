@@ -21,6 +21,8 @@
 #include "engine/open_runner.h"
 #include "experts/cache.h"
 #include "experts/layout.h"
+#include "gpu/copy_speed.h"
+#include "gpu/device_model.h"
 #include "machine/describe.h"
 #include "machine/disk.h"
 #include "machine/memory_bandwidth.h"
@@ -106,7 +108,8 @@ class BenchRun {
   void run_with_cache(const std::string& size) {
     const int threads = c_.runner.threads > 0 ? c_.runner.threads : cpu::available_threads();
     // Measured between the runners, when its memory is free; the best of the run counts.
-    bandwidth_ = std::max(bandwidth_, machine::memory_bandwidth(threads));
+    bandwidth_ = std::max(bandwidth_, c_.runner.backend == "cuda" ? gpu::memory_bandwidth(*gpu::open_cuda())
+                                                                  : machine::memory_bandwidth(threads));
     reset_peak_resident_memory();
     bar_.set_cache(size);
     engine::RunnerOptions options = c_.runner;
@@ -138,6 +141,7 @@ class BenchRun {
     for (const int at : c_.depth) {
       const std::vector<bench::Measurement> measurements = bench_.run(subject, c_.tests_at(at));
       setting.peak_memory_bytes = peak_resident_memory();
+      if (open.gpu) setting.device_memory_bytes = open.gpu->device_use().total();
       for (const bench::Measurement& m : measurements) print(about, setting, m);
     }
   }
@@ -149,6 +153,12 @@ class BenchRun {
     setting.prefetch = options.prefetch == "on";
     setting.kv = options.kv;
     setting.batch = options.batch;
+    if (open.gpu) {
+      setting.device = open.gpu->device().info().name;
+      setting.residency = gpu::residency_name(open.gpu->residency());
+      if (open.gpu->residency() != gpu::Residency::full)
+        setting.cache_mib = open.gpu->device_use().cache >> 20;
+    }
     if (!open.cpu) return setting;
     setting.kernels = open.cpu->kernels();
     setting.io = open.cpu->cache_io();
@@ -159,7 +169,7 @@ class BenchRun {
 
   /// What the disk could give, if this setting reads from it.
   void measure_disk(const model::Model& model, bench::Setting& setting) {
-    if (!setting.cache_mib) return;
+    if (!setting.cache_mib || setting.residency == gpu::residency_name(gpu::Residency::device)) return;
     constexpr int kDepth = 32;
     setting.disk_block = experts::read_size(model);
     if (!disk_) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "bench/counters.h"
+#include "gpu/copy_speed.h"
 #include "gpu/placement.h"
 #include "plan/measure.h"
 
@@ -13,36 +14,18 @@ namespace {
 
 using gpu::Residency;
 
-/// Bytes a second that a copy of 64 MiB gets, the best of five.
-double copy_speed(gpu::Device& device, gpu::Stream& stream, void* to, const void* from, size_t bytes) {
-  const auto start = device.create_event(), end = device.create_event();
-  double best = 0;
-  for (int i = 0; i < 5; ++i) {
-    stream.record(*start);
-    stream.copy(to, from, bytes);
-    stream.record(*end);
-    stream.synchronize();
-    best = std::max(best, static_cast<double>(bytes) / (end->milliseconds_since(*start) / 1000));
-  }
-  return best;
-}
-
 void look_at(gpu::Device& device, GpuPlan& plan) {
   constexpr size_t kBytes = size_t{64} << 20;
   plan.device = device.info();
   plan.free = device.free_memory();
-  const gpu::Buffer to = device.allocate(kBytes, "a measurement");
-  const auto stream = device.create_stream();
   {
+    const gpu::Buffer to = device.allocate(kBytes, "a measurement");
+    const auto stream = device.create_stream();
     const gpu::HostBuffer host = device.allocate_host(kBytes, "a measurement");
     std::fill_n(host.host<char>(), kBytes, 0);
-    plan.bus = copy_speed(device, *stream, to.as(), host.host(), kBytes);
+    plan.bus = gpu::copy_speed(device, *stream, to.as(), host.host(), kBytes);
   }
-  // More than the GPU's own caches hold, where there is so much; each byte is read and written.
-  const size_t large = std::min(size_t{512} << 20, plan.free / 8);
-  const gpu::Buffer a = device.allocate(large, "a measurement"), b = device.allocate(large, "a measurement");
-  stream->fill(a.as(), 0, large);
-  plan.bandwidth = 2 * copy_speed(device, *stream, b.as(), a.as(), large);
+  plan.bandwidth = gpu::memory_bandwidth(device);
 }
 
 gpu::GpuOptions gpu_options(const Options& options, int context, Residency residency,

@@ -74,6 +74,22 @@ TEST(Report, NamesPrefillAndAFullCache) {
   EXPECT_EQ(json["cache_mib"], "full");
 }
 
+TEST(Report, ShowsADevicesMemoryAndWhereExpertsAre) {
+  Setting setting = bounded();
+  setting.backend = "cuda";
+  setting.device = "NVIDIA H200";
+  setting.residency = "device";
+  setting.device_memory_bytes = uint64_t{6} << 30;
+  const nlohmann::ordered_json json = describe(decode_measurement(), setting, nullptr);
+  EXPECT_EQ(json["residency"], "device");
+  EXPECT_EQ(json["device_memory_mib"], 6144.0);
+  EXPECT_EQ(json["peak_memory_mib"], 5120.0) << "the host's, as ever";
+  EXPECT_FALSE(json.contains("threads"));
+  EXPECT_THAT(table_row(json), StartsWith("4096 device "));
+  EXPECT_THAT(table_row(json), HasSubstr(" 6144 MiB"));
+  EXPECT_EQ(table_head(false).size(), table_row(json).size());
+}
+
 TEST(Report, ComparesMediansWithTheRival) {
   Rival rival(R"(echo '[{"n_prompt": 0, "n_gen": 10, "n_depth": 4096, "samples_ts": [2, 3, 1]}]')");
   const Measurement m = decode_measurement();
