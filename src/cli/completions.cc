@@ -41,16 +41,19 @@ std::vector<std::string> names(const CLI::Option& option) {
   return all;
 }
 
-/// Commands and, for each, the options that have names.
+/// Commands and, for each, the options that have names and the commands within it.
 struct Command {
   const CLI::App* app;
   std::vector<const CLI::Option*> options;
+  std::vector<const CLI::App*> within;
 };
+std::vector<const CLI::App*> named_commands(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* c) { return !c->get_name().empty(); });
+}
 std::vector<Command> commands(const CLI::App& app) {
   std::vector<Command> all;
-  for (const CLI::App* command :
-       app.get_subcommands([](const CLI::App* c) { return !c->get_name().empty(); })) {
-    Command& one = all.emplace_back(Command{command, {}});
+  for (const CLI::App* command : named_commands(app)) {
+    Command& one = all.emplace_back(Command{command, {}, named_commands(*command)});
     for (const CLI::Option* option :
          command->get_options([](const CLI::Option* o) { return !o->get_positional(); }))
       one.options.push_back(option);
@@ -59,8 +62,8 @@ std::vector<Command> commands(const CLI::App& app) {
 }
 
 std::string bash(const CLI::App& app) {
-  std::string all, options, values;
-  for (const auto& [command, its] : commands(app)) {
+  std::string all, options, values, inner;
+  for (const auto& [command, its, within] : commands(app)) {
     all += command->get_name() + " ";
     std::string flags;
     for (const CLI::Option* option : its) {
@@ -71,10 +74,13 @@ std::string bash(const CLI::App& app) {
       }
     }
     options += fmt::format("    {}) words='{}' ;;\n", command->get_name(), flags);
+    std::string words;
+    for (const CLI::App* one : within) words += one->get_name() + " ";
+    if (!words.empty()) inner += fmt::format("    '2 {}') also='{}' ;;\n", command->get_name(), words);
   }
   return fmt::format(R"(# bash completion for redlite; `redlite completions bash` writes it
 _redlite() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} words=
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} words= also=
   COMPREPLY=()
   if [ "$COMP_CWORD" = 1 ]; then
     COMPREPLY=($(compgen -W '{0}' -- "$current"))
@@ -87,21 +93,23 @@ _redlite() {{
     case "${{COMP_WORDS[1]}}" in
 {2}    esac
   fi
+  case "$COMP_CWORD ${{COMP_WORDS[1]}}" in
+{3}  esac
   if [ -n "$words" ]; then
     COMPREPLY=($(compgen -W "$words" -- "$current"))
   else
     compopt -o filenames 2>/dev/null
-    mapfile -t COMPREPLY < <(compgen -f -- "$current")  # names with spaces stay one
+    mapfile -t COMPREPLY < <(compgen -W "$also" -- "$current"; compgen -f -- "$current")  # names with spaces stay one
   fi
 }}
 complete -F _redlite redlite
 )",
-                     all, values, options);
+                     all, values, options, inner);
 }
 
 std::string zsh(const CLI::App& app) {
   std::string all, cases;
-  for (const auto& [command, its] : commands(app)) {
+  for (const auto& [command, its, within] : commands(app)) {
     all += fmt::format("    '{}:{}'\n", command->get_name(), plain(command->get_description()));
     cases += fmt::format("    {}) _arguments", command->get_name());
     for (const CLI::Option* option : its) {
@@ -116,6 +124,11 @@ std::string zsh(const CLI::App& app) {
         cases += "'";
       }
     }
+    std::string words;
+    for (const CLI::App* one : within) words += (words.empty() ? "" : " ") + one->get_name();
+    if (!words.empty())
+      cases +=
+          fmt::format(" \\\n      '1: :_alternative \"commands:command:({})\" files:file:_files'", words);
     cases += " \\\n      '*:file:_files' ;;\n";
   }
   return fmt::format(R"(#compdef redlite
@@ -139,10 +152,13 @@ _redlite "$@"
 
 std::string fish(const CLI::App& app) {
   std::string out = "# fish completion for redlite; `redlite completions fish` writes it\n";
-  for (const auto& [command, its] : commands(app)) {
+  for (const auto& [command, its, within] : commands(app)) {
     const std::string name = command->get_name();
     out += fmt::format("complete -c redlite -n __fish_use_subcommand -f -a {} -d '{}'\n", name,
                        plain(command->get_description()));
+    for (const CLI::App* one : within)
+      out += fmt::format("complete -c redlite -n '__fish_seen_subcommand_from {}' -a {} -d '{}'\n", name,
+                         one->get_name(), plain(one->get_description()));
     for (const CLI::Option* option : its) {
       out += fmt::format("complete -c redlite -n '__fish_seen_subcommand_from {}'", name);
       for (const std::string& n : option->get_snames()) out += " -s " + n;

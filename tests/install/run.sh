@@ -44,6 +44,8 @@ complete_words() {
 [ "$(complete_words redlite gen)" = generate ] || fail "gen -> $(complete_words redlite gen)"
 complete_words redlite generate --cache | grep -q -- --cache-mib || fail "--cache is not completed"
 [ "$(complete_words redlite generate --kv f)" = $'f32\nf16' ] || fail "--kv f -> $(complete_words redlite generate --kv f)"
+[ "$(complete_words redlite models ver | head -n 1)" = verify ] || fail "models ver -> $(complete_words redlite models ver)"
+! complete_words redlite models verify ver | grep -q '^verify$' || fail "models verify offers verify once more"
 touch "$work/a model.gguf"
 [ "$(complete_words redlite info "$work/a " | wc -l)" = 1 ] || fail "a name with a space is cut"
 for shell in zsh fish; do
