@@ -33,6 +33,12 @@ py::str text(const std::string& bytes) {
       PyUnicode_DecodeUTF8(bytes.data(), static_cast<py::ssize_t>(bytes.size()), "replace"));
 }
 
+/// As os.fsdecode: a file's name may have bytes that are no UTF-8.
+py::str path_text(const std::string& path) {
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<py::ssize_t>(path.size())));
+}
+
 std::string to_json(const py::object& object) {
   return py::module_::import("json").attr("dumps")(object).cast<std::string>();
 }
@@ -108,7 +114,15 @@ struct PythonSession {
 }  // namespace
 
 PYBIND11_MODULE(_redlite, m) {
-  py::register_exception<Error>(m, "Error", PyExc_RuntimeError);
+  static const py::handle error = py::exception<Error>(m, "Error", PyExc_RuntimeError).release();
+  // Not pybind11's own translation, which fails where a message quotes bytes that are no UTF-8.
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const Error& e) {
+      PyErr_SetObject(error.ptr(), text(e.what()).ptr());
+    }
+  });
   m.attr("__version__") = std::string(version());
 
   py::class_<TensorInfo>(m, "TensorInfo")
@@ -132,7 +146,7 @@ PYBIND11_MODULE(_redlite, m) {
   py::class_<Model, std::shared_ptr<Model>>(m, "Model")
       .def(py::init([](const std::filesystem::path& path) { return std::make_shared<Model>(path.string()); }),
            py::arg("path"))
-      .def_property_readonly("path", info(&ModelInfo::path))
+      .def_property_readonly("path", [](const Model& model) { return path_text(model.info().path); })
       .def_property_readonly("name", info(&ModelInfo::name))
       .def_property_readonly("architecture", info(&ModelInfo::architecture))
       .def_property_readonly("n_layers", info(&ModelInfo::n_layers))

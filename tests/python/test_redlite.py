@@ -29,6 +29,14 @@ class ModelTest(unittest.TestCase):
     def test_paths(self):
         self.assertEqual(redlite.Model(Path(MODEL)).path, MODEL)
 
+    def test_paths_that_are_no_utf8(self):
+        with tempfile.TemporaryDirectory() as folder:
+            link = os.path.join(os.fsencode(folder), b"m\xff.gguf")
+            with self.assertRaisesRegex(redlite.Error, "m.*gguf"):
+                redlite.Model(os.fsdecode(link))
+            os.symlink(os.path.realpath(MODEL), link)
+            self.assertEqual(os.fsencode(redlite.Model(os.fsdecode(link)).path), link)
+
     def test_tokenizer(self):
         tokens = self.model.tokenize("Once upon a time")
         self.assertEqual(self.model.detokenize(tokens), "Once upon a time")
