@@ -75,6 +75,9 @@ nlohmann::ordered_json statistics_json(const engine::OpenRunner& open, const eng
     const gpu::MemoryUse& memory = open.gpu->device().memory();
     json["device"] = open.gpu->device().info().name;
     json["graph_kernels"] = open.gpu->graph_kernels();
+    const gpu::GpuRunner::GraphTime graphs = open.gpu->graph_time();
+    json["graph_seconds"] = graphs.seconds;
+    json["graph_tokens"] = graphs.tokens;
     json["cache"] = {{"description", open.cache_description},
                      {"hits", s.hits},
                      {"misses", s.misses},
@@ -148,6 +151,12 @@ std::string statistics_table(const engine::OpenRunner& open, const engine::Gener
     row("device", fmt::format("{}, {} kernels in a token's graph", open.gpu->device().info().name,
                               open.gpu->graph_kernels()));
     row("expert cache", open.gpu->description());
+    if (const gpu::GpuRunner::GraphTime graphs = open.gpu->graph_time(); graphs.tokens > 0) {
+      const double token = result.decode_seconds / result.decode_tokens,
+                   on_gpu = graphs.seconds / static_cast<double>(graphs.tokens);
+      row("a token", fmt::format("{:.3f} ms on the GPU, {:.3f} ms beside it", 1e3 * on_gpu,
+                                 1e3 * std::max(token - on_gpu, 0.0)));
+    }
     if (const gpu::HostDecode* host = open.gpu->host_decode()) {
       const gpu::HostWalkStatistics w = host->statistics();
       const experts::CacheStats tier = host->tier_statistics();

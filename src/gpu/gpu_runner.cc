@@ -76,6 +76,8 @@ struct GpuRunner::Impl {
   std::optional<Prefill> prefill;  ///< none where the host manages a cache
   int prefill_from = 0;            ///< tokens of a chunk from which on they are computed at once
   std::unique_ptr<Graph> decode;   ///< a whole pass, captured
+  std::unique_ptr<Event> graph_start = device->create_event(), graph_end = device->create_event();
+  GraphTime graph_time;
   std::string placement;
   std::optional<HostDecode> host;  ///< Residency::host
   uint32_t number = 0;             ///< Step::number of the last pass
@@ -127,18 +129,25 @@ void GpuRunner::Impl::forward_one(Token token, Output output) {
   *scratch.host_step.host<Step>() = {sequence.position, ++number, sequence.flip};
 
   const bool one_by_one = pass.tapped() || profile;
+  const bool replayed = !host && output != Output::none && !one_by_one;
   pass.begin();
   if (host) {
     host->run(number, output != Output::none, !one_by_one);
-  } else if (output != Output::none && !one_by_one) {
+  } else if (replayed) {
     if (!decode) decode = capture(*stream, [&] { pass.encode(true); });
+    stream->record(*graph_start);
     stream->replay(*decode);
   } else {
     pass.encode(output != Output::none);
   }
   if (output == Output::logits)
     stream->copy(scratch.host_logits.host(), scratch.logits, scratch.host_logits.bytes());
+  if (replayed) stream->record(*graph_end);
   if (!host || output == Output::logits) stream->synchronize();
+  if (replayed) {
+    ++graph_time.tokens;
+    graph_time.seconds += graph_end->milliseconds_since(*graph_start) / 1000;
+  }
   sequence.position += 1;
   sequence.flip ^= 1;
 }
@@ -287,6 +296,9 @@ GpuRunner::Selections GpuRunner::selections() const {
 }
 bool GpuRunner::streams(int n) const {
   return residency() == Residency::device && impl_->chunk(n) > 1;
+}
+GpuRunner::GraphTime GpuRunner::graph_time() const {
+  return impl_->graph_time;
 }
 uint64_t GpuRunner::early_starts() const {
   return impl_->pass.early_starts();

@@ -82,6 +82,13 @@ class GpuRunner final : public model::Runner {
   void set_profile(bool on);
   /// Kernels of a token's graph; 0 before the first one, and where the host manages the cache.
   size_t graph_kernels() const;
+  /// Tokens that were decoded by replaying a graph, and the GPU's time for them; what is missing from a token's
+  /// time was spent by the host between them.
+  struct GraphTime {
+    uint64_t tokens = 0;
+    double seconds = 0;
+  };
+  GraphTime graph_time() const;
   /// Launches so far that were allowed to start early.
   uint64_t early_starts() const;
 

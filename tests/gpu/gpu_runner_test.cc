@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 
@@ -141,6 +142,19 @@ TEST_F(Tiny, CountsHitsAndMisses) {
                                     static_cast<uint64_t>(TinyModel::kLayers * TinyModel::kExperts));
   EXPECT_THAT([&] { statistics(DeviceModel::least_cache_bytes(model) - 1); },
               ThrowsMessage<Error>(HasSubstr("too small; the least for this model is --cache-mib")));
+}
+
+TEST_F(Tiny, TimesTheGraphsOfTokens) {
+  GpuRunner runner(model, open_emulator({.threads = 1}), {.context = 64});
+  const auto start = std::chrono::steady_clock::now();
+  runner.forward(std::span(tokens).first(20), LogitsFor::Last);
+  EXPECT_EQ(runner.graph_time().tokens, 0u) << "a prompt";
+  for (size_t i = 20; i < 23; ++i) runner.forward(std::span(tokens).subspan(i, 1), LogitsFor::Last);
+  const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const GpuRunner::GraphTime graphs = runner.graph_time();
+  EXPECT_EQ(graphs.tokens, 3u);
+  EXPECT_GT(graphs.seconds, 0);
+  EXPECT_LT(graphs.seconds, all);
 }
 
 TEST_F(Tiny, TheDevicePrefetchesAndASwitchTurnsItOff) {
