@@ -127,21 +127,23 @@ void attend(benchmark::State& state, const MixerKernels& mixers) {
   constexpr int kGroup = 8, kDim = 256;
   constexpr size_t kBlockBytes = size_t{kAttendBlock} * kDim * sizeof(uint16_t);
   static double floor;
-  static std::vector<float> q(kGroup * kDim, 0.01f);
+  static AlignedBuffer<float> q(kGroup * kDim);
   static size_t blocks;
   if (state.thread_index() == 0) {
     floor = floor_bandwidth(state.threads());
     blocks = std::min(memory_bytes(), size_t{512} << 20) / (2 * kBlockBytes);
+    std::ranges::fill(q.span(), 0.01f);
     auto* values = reinterpret_cast<uint16_t*>(memory());
     for (size_t i = 0; i < blocks * kBlockBytes; ++i)  // from 0.5 to 1
       values[i] = static_cast<uint16_t>(0x3800 | (i * 997 & 0x3ff));
   }
   float max[kGroup], sum[kGroup];
-  std::vector<float> o(kGroup * kDim);
+  AlignedBuffer<float> o(kGroup * kDim);
+  const size_t share = blocks / static_cast<size_t>(state.threads());
+  const size_t first = share * static_cast<size_t>(state.thread_index());
   size_t done = 0;
   for (auto _ : state) {
-    const auto threads = static_cast<size_t>(state.threads());
-    for (auto block = static_cast<size_t>(state.thread_index()); block < blocks; block += threads, ++done) {
+    for (size_t block = first; block < first + share; ++block, ++done) {
       const std::byte* k = memory() + block * kBlockBytes;
       mixers.attend({q.data(), kDim, kGroup, kDim, k, k + blocks * kBlockBytes, true, kAttendBlock},
                     {max, sum, o.data()});

@@ -110,8 +110,12 @@ void CpuRunner::Impl::attend_token(int index, const Run& run) {
                       result(block, first, head * group));
       }
     });
-    for (int block = std::max(first, 1); block < first + count; ++block)
-      mixers.merge(result(0, 0, 0), result(block, first, 0), c.n_heads, c.head_dim);
+    if (first + count == 1) break;  // block 0 is the total
+    pool.run(c.n_heads, std::max(1, c.n_heads / (2 * pool.size())), [&](int begin, int end, int) {
+      for (int head = begin; head < end; ++head)
+        for (int block = std::max(first, 1); block < first + count; ++block)
+          mixers.merge(result(0, 0, head), result(block, first, head), 1, c.head_dim);
+    });
   }
 
   for (int head = 0; head < c.n_heads; ++head) {

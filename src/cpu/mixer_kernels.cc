@@ -89,121 +89,239 @@ HWY_INLINE float load_value(const uint16_t* row, int i) {
   return f16_to_f32(row[i]);
 }
 
-/// Keys and values are streamed once a token, and the processor's own prefetch stops at every page: the line
-/// that is needed this many rows later is asked for when row[i] is read.
-constexpr int kRowsAhead = 8;
+/// Keys and values are streamed once a token, and the processor's own prefetch stops at every page: rows are
+/// asked for so many before they are used, for the second-level cache and for the first.
+constexpr int kRowsFar = 64, kRowsNear = 8;
+/// Rows of V that stay in the first-level cache while columns of theirs are added up.
+constexpr int kRowsTogether = 32;
+HWY_INLINE void prefetch_far(const void* line) {
+  __builtin_prefetch(line, 0, 2);
+}
+HWY_INLINE void prefetch_near(const void* line) {
+  __builtin_prefetch(line, 0, 3);
+}
+/// Whether row[i] begins a cache line, if the row does.
 template <typename Row>
-HWY_INLINE void prefetch_ahead(const Row* row, int i, int dim) {
-  if (i * static_cast<int>(sizeof(Row)) % 64 == 0)
-    hwy::Prefetch(row + static_cast<size_t>(kRowsAhead) * dim + i);
+HWY_INLINE bool begins_line(int i) {
+  return i * static_cast<int>(sizeof(Row)) % 64 == 0;
 }
 
-/// weights[g][p] = q[g] . k[p] for kHeads heads and kRows positions: each row of K is read once for all
-/// heads, each q once for all rows.
-template <int kHeads, int kRows, typename Row>
-HWY_INLINE void scores(const float* q, int q_stride, const Row* k, int dim, float* weights) {
+/// Sums that are added to at once, each in a vector: as many as registers suffice for.
+constexpr int kSums = kWidth == 8 ? 8 : 16;
+
+/// fold() of sixteen sums: the one of sums[.][i] becomes lane i. Vectors are folded two by two, so that all
+/// lanes stay in use.
+HWY_INLINE Lanes fold_sixteen(V (&sums)[kVectors][kLanes]) {
   const D d;
-  Lanes dot[kRows][kHeads];
-  for (auto& row : dot)
-    for (Lanes& x : row) x = zero_lanes();
-  int i = 0;
-  for (; i + kLanes <= dim; i += kLanes) {
-    for (int p = 0; p < kRows; ++p) prefetch_ahead(k + static_cast<size_t>(p) * dim, i, dim);
-    for (int j = 0; j < kVectors; ++j) {
-      const int at = i + j * kWidth;
-      V x[kRows];
-      for (int p = 0; p < kRows; ++p) x[p] = load_row(k + static_cast<size_t>(p) * dim, at);
-      for (int g = 0; g < kHeads; ++g) {
-        const V y = hn::LoadU(d, q + g * q_stride + at);
-        for (int p = 0; p < kRows; ++p) dot[p][g].v[j] = hn::MulAdd(y, x[p], dot[p][g].v[j]);
+  const hn::Repartition<double, D> pairs;
+  for (int half = kVectors / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j)
+      for (int i = 0; i < kLanes; ++i) sums[j][i] = hn::Add(sums[j][i], sums[j + half][i]);
+  Lanes out;
+  for (int j = 0; j < kVectors; ++j) {
+    V* x = sums[0] + j * kWidth;
+    if constexpr (kWidth == 16) {  // halves of x[i] and of x[i + 8]
+      for (int i = 0; i < 8; ++i)
+        x[i] = hn::Add(hn::ConcatLowerLower(d, x[i + 8], x[i]), hn::ConcatUpperUpper(d, x[i + 8], x[i]));
+    }
+    if constexpr (kWidth >= 8) {  // blocks of four lanes, even ones of x[i], odd ones of x[i + 4]
+      for (int i = 0; i < 4; ++i) {
+        x[i] = hn::Add(hn::OddEvenBlocks(x[i + 4], x[i]),
+                       hn::SwapAdjacentBlocks(hn::OddEvenBlocks(x[i], x[i + 4])));
+      }
+    }
+    for (int i = 0; i < 4; i += 2)
+      x[i] = hn::Add(hn::InterleaveLower(d, x[i], x[i + 1]), hn::InterleaveUpper(d, x[i], x[i + 1]));
+    const auto first = hn::BitCast(pairs, x[0]);
+    const auto second = hn::BitCast(pairs, x[2]);
+    out.v[j] = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, first, second)),
+                       hn::BitCast(d, hn::InterleaveUpper(pairs, first, second)));
+  }
+  return out;
+}
+
+/// sums[p * kHeads + g] += q[g] . k[p] for a vector of columns from `at` on, behind which rows end.
+template <int kHeads, typename Row>
+HWY_NOINLINE void add_ends(const float* q, int q_stride, const Row* const* k, int at, int dim, V* sums) {
+  const D d;
+  const int n = std::min(dim - at, kWidth);
+  if (n <= 0) return;
+  const auto used = hn::FirstN(d, static_cast<size_t>(n));
+  for (int s = 0; s < kSums; ++s) {
+    HWY_ALIGN float x[kWidth] = {}, y[kWidth] = {};
+    for (int l = 0; l < n; ++l) x[l] = load_value(k[s / kHeads], at + l);
+    std::copy_n(q + s % kHeads * q_stride, n, y);
+    sums[s] = hn::IfThenElse(used, hn::MulAdd(hn::Load(d, y), hn::Load(d, x), sums[s]), sums[s]);
+  }
+}
+
+/// Scores of kHeads heads at 16 / kHeads positions, [position][head]. A value of K is converted once for all
+/// heads. `far` and `near` are rows to be asked for.
+template <int kHeads, typename Row>
+HWY_INLINE Lanes scores(const float* q, int q_stride, const Row* const* k, const Row* far, const Row* near,
+                        int dim) {
+  const D d;
+  constexpr int kRows = kSums / kHeads;
+  V sums[kVectors][kLanes];
+  for (int j = 0; j < kVectors; ++j) {
+    for (int first = 0; first < kLanes / kHeads; first += kRows) {
+      V part[kSums];
+      for (V& x : part) x = hn::Zero(d);
+      int i = 0;
+      for (; i + kLanes <= dim; i += kLanes) {
+        V x[kRows];
+        for (int p = 0; p < kRows; ++p) {
+          const size_t at = static_cast<size_t>(first + p) * dim + i;
+          if (j == 0 && begins_line<Row>(i)) {
+            prefetch_far(far + at);
+            prefetch_near(near + at);
+          }
+          x[p] = load_row(k[first + p], i + j * kWidth);
+        }
+        for (int g = 0; g < kHeads; ++g) {
+          V y = hn::LoadU(d, q + g * q_stride + i + j * kWidth);
+#if HWY_TARGET == HWY_AVX3
+          asm("" : "+v"(y.raw));  // loaded once, not with each use
+#endif
+          for (int p = 0; p < kRows; ++p) part[p * kHeads + g] = hn::MulAdd(y, x[p], part[p * kHeads + g]);
+        }
+      }
+      if (i < dim) {
+        V ends[kSums];
+        for (int s = 0; s < kSums; ++s) ends[s] = part[s];
+        add_ends<kHeads>(q + i + j * kWidth, q_stride, k + first, i + j * kWidth, dim, ends);
+        for (int s = 0; s < kSums; ++s) part[s] = ends[s];
+      }
+      for (int s = 0; s < kSums; ++s) sums[j][first * kHeads + s] = part[s];
+    }
+  }
+  return fold_sixteen(sums);
+}
+
+/// Combines lanes that belong to the same one of kHeads heads, halves first.
+template <int kHeads, typename Combine>
+HWY_INLINE void fold_to_heads(const Lanes& lanes, Combine combine, float* out) {
+  HWY_ALIGN float x[kLanes];
+  for (int j = 0; j < kVectors; ++j) hn::Store(lanes.v[j], D(), x + j * kWidth);
+  for (int half = kLanes / 2; half >= kHeads; half /= 2)
+    for (int i = 0; i < half; ++i) x[i] = combine(x[i], x[i + half]);
+  std::copy_n(x, kHeads, out);
+}
+
+/// Replaces scores weights[n][kHeads] by exp(score - max); returns max and the sum of each head. Behind them,
+/// up to the next multiple of 16 values, stand scores of the last position.
+template <int kHeads>
+void softmax(float* weights, int n, float* max_out, float* sum_out) {
+  const D d;
+  const int values = n * kHeads;
+  Lanes most;
+  for (int j = 0; j < kVectors; ++j) most.v[j] = hn::Load(d, weights + j * kWidth);
+  for (int i = kLanes; i < values; i += kLanes)
+    for (int j = 0; j < kVectors; ++j) most.v[j] = hn::Max(most.v[j], hn::Load(d, weights + i + j * kWidth));
+  fold_to_heads<kHeads>(
+      most, [](float a, float b) { return std::max(a, b); }, max_out);
+
+  HWY_ALIGN float max[kLanes];
+  for (int i = 0; i < kLanes; ++i) max[i] = max_out[i % kHeads];
+  Lanes total[kHeads];  // the 16 sums of a head lie side by side in them
+  for (Lanes& x : total) x = zero_lanes();
+  for (int first = 0; first < values; first += kLanes * kHeads) {
+    for (int m = 0; m < kHeads; ++m) {
+      const int i = first + m * kLanes;
+      for (int j = 0; j < kVectors; ++j) {
+        const int left = values - i - j * kWidth;
+        if (left <= 0) break;
+        float* at = weights + i + j * kWidth;
+        V e = exp(d, hn::Sub(hn::Load(d, at), hn::Load(d, max + j * kWidth)));
+        if (left < kWidth) e = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(left)), e);
+        hn::Store(e, d, at);
+        total[m].v[j] = hn::Add(total[m].v[j], e);
       }
     }
   }
-  for (int p = 0; p < kRows; ++p) {
-    if (i < dim) {
-      float rest[kLanes];
-      for (int j = i; j < dim; ++j) rest[j - i] = load_value(k + static_cast<size_t>(p) * dim, j);
-      for (int g = 0; g < kHeads; ++g) add_tail(dot[p][g], q + g * q_stride + i, rest, dim - i);
-    }
-    for (int g = 0; g < kHeads; ++g) weights[g * kAttendBlock + p] = fold(dot[p][g]);
-  }
+  for (int half = kHeads / 2; half > 0; half /= 2)
+    for (int m = 0; m < half; ++m)
+      for (int j = 0; j < kVectors; ++j) total[m].v[j] = hn::Add(total[m].v[j], total[m + half].v[j]);
+  fold_to_heads<kHeads>(
+      total[0], [](float a, float b) { return a + b; }, sum_out);
 }
 
-/// o[g] += sum over kRows positions of weights[g][p] * v[p]
-template <int kHeads, int kRows, typename Row>
-void accumulate(const float* weights, const Row* v, int dim, float* o) {
+/// o[g] (+)= sum over n positions of weights[p][g] * v[p], for kStrip vectors of columns from i on. Memory is
+/// asked for the n rows from `far` on one line after another, whatever the order in which they will be used.
+template <int kHeads, int kStrip, typename Row>
+HWY_INLINE void accumulate_strip(const float* weights, const Row* v, const Row* far, const Row* near, int n,
+                                 int dim, int i, bool add, float* o) {
   const D d;
-  int i = 0;
-  for (; i + kWidth <= dim; i += kWidth) {
-    V rows[kRows];
-    for (int p = 0; p < kRows; ++p) {
-      const Row* row = v + static_cast<size_t>(p) * dim;
-      prefetch_ahead(row, i, dim);
-      rows[p] = load_row(row, i);
+  const char* line = reinterpret_cast<const char*>(far) + static_cast<size_t>(i) * sizeof(Row) * n;
+  V sums[kHeads][kStrip];
+  for (int g = 0; g < kHeads; ++g)
+    for (int s = 0; s < kStrip; ++s)
+      sums[g][s] = add ? hn::LoadU(d, o + g * dim + i + s * kWidth) : hn::Zero(d);
+  for (int p = 0; p < n; ++p, v += dim, near += dim, weights += kHeads) {
+    V x[kStrip];
+    for (int s = 0; s < kStrip; ++s) {
+      if (begins_line<Row>(i + s * kWidth)) {
+        prefetch_far(line);
+        prefetch_near(near + i + s * kWidth);
+        line += 64;
+      }
+      x[s] = load_row(v, i + s * kWidth);
     }
     for (int g = 0; g < kHeads; ++g) {
-      V x = hn::LoadU(d, o + g * dim + i);
-      for (int p = 0; p < kRows; ++p) x = hn::MulAdd(hn::Set(d, weights[g * kAttendBlock + p]), rows[p], x);
-      hn::StoreU(x, d, o + g * dim + i);
+      const V weight = hn::Set(d, weights[g]);
+      for (int s = 0; s < kStrip; ++s) sums[g][s] = hn::MulAdd(weight, x[s], sums[g][s]);
     }
   }
+  for (int g = 0; g < kHeads; ++g)
+    for (int s = 0; s < kStrip; ++s) hn::StoreU(sums[g][s], d, o + g * dim + i + s * kWidth);
+}
+
+/// The same for all columns.
+template <int kHeads, typename Row>
+void accumulate(const float* weights, const Row* v, const Row* far, const Row* near, int n, int dim, bool add,
+                float* o) {
+  constexpr int kStrip = std::clamp(kSums / kHeads, 1, 4);
+  int i = 0;
+  for (; i + kStrip * kWidth <= dim; i += kStrip * kWidth)
+    accumulate_strip<kHeads, kStrip>(weights, v, far, near, n, dim, i, add, o);
+  for (; i + kWidth <= dim; i += kWidth)
+    accumulate_strip<kHeads, 1>(weights, v, far, near, n, dim, i, add, o);
   for (; i < dim; ++i) {
     for (int g = 0; g < kHeads; ++g) {
-      float& x = o[g * dim + i];
-      for (int p = 0; p < kRows; ++p)
-        x = std::fmaf(weights[g * kAttendBlock + p], load_value(v + static_cast<size_t>(p) * dim, i), x);
+      float x = add ? o[g * dim + i] : 0;
+      for (int p = 0; p < n; ++p)
+        x = std::fmaf(weights[p * kHeads + g], load_value(v + static_cast<size_t>(p) * dim, i), x);
+      o[g * dim + i] = x;
     }
   }
-}
-
-HWY_INLINE float largest(const float* x, int n) {
-  const D d;
-  if (n < kWidth) return *std::max_element(x, x + n);
-  V most = hn::LoadU(d, x + n - kWidth);
-  for (int i = 0; i + kWidth <= n; i += kWidth) most = hn::Max(most, hn::LoadU(d, x + i));
-  return hn::GetLane(hn::MaxOfLanes(d, most));
-}
-
-/// Replaces scores by exp(score - max); returns max and the sum.
-void softmax(float* weights, int n, float* max_out, float* sum_out) {
-  const D d;
-  const float max = largest(weights, n);
-  Lanes total = zero_lanes();
-  int p = 0;
-  for (; p + kLanes <= n; p += kLanes) {
-    for (int j = 0; j < kVectors; ++j) {
-      float* at = weights + p + j * kWidth;
-      const V e = exp(d, hn::Sub(hn::LoadU(d, at), hn::Set(d, max)));
-      hn::StoreU(e, d, at);
-      total.v[j] = hn::Add(total.v[j], e);
-    }
-  }
-  const float ones[kLanes] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  for (int i = p; i < n; ++i) weights[i] = exp(weights[i] - max);
-  add_tail(total, weights + p, ones, n - p);
-  *max_out = max;
-  *sum_out = fold(total);
 }
 
 template <int kHeads, typename Row>
 void attend_heads(const AttendBlock& b, const AttendResult& result, int first_head) {
-  const int dim = b.head_dim;
+  const int n = b.n;
+  const auto dim = static_cast<size_t>(b.head_dim);
   const auto* k = static_cast<const Row*>(b.k);
   const auto* v = static_cast<const Row*>(b.v);
-  float* o = result.o + static_cast<size_t>(first_head) * dim;
-  HWY_ALIGN float weights[kHeads * kAttendBlock];
   const float* q = b.q + static_cast<size_t>(first_head) * b.q_stride;
-  constexpr int kRows = kVectors == 1 ? 2 : 1;  // as registers suffice
-  int p = 0;
-  for (; p + kRows <= b.n; p += kRows)
-    scores<kHeads, kRows>(q, b.q_stride, k + static_cast<size_t>(p) * dim, dim, weights + p);
-  for (; p < b.n; ++p) scores<kHeads, 1>(q, b.q_stride, k + static_cast<size_t>(p) * dim, dim, weights + p);
-  for (int g = 0; g < kHeads; ++g)
-    softmax(weights + g * kAttendBlock, b.n, result.max + first_head + g, result.sum + first_head + g);
-  std::fill(o, o + static_cast<size_t>(kHeads) * dim, 0.0f);
-  p = 0;
-  for (; p + 8 <= b.n; p += 8) accumulate<kHeads, 8>(weights + p, v + static_cast<size_t>(p) * dim, dim, o);
-  for (; p < b.n; ++p) accumulate<kHeads, 1>(weights + p, v + static_cast<size_t>(p) * dim, dim, o);
+  float* o = result.o + static_cast<size_t>(first_head) * dim;
+  HWY_ALIGN float weights[kAttendBlock * kHeads];
+
+  constexpr int kRows = kLanes / kHeads;
+  for (int p = 0; p < n; p += kRows) {
+    const Row* rows[kRows];
+    for (int r = 0; r < kRows; ++r) rows[r] = k + std::min(p + r, n - 1) * dim;
+    const auto row_after = [&](int next) { return next < n ? k + next * dim : v + (next - n) * dim; };
+    const Lanes x =
+        scores<kHeads>(q, b.q_stride, rows, row_after(p + kRowsFar), row_after(p + kRowsNear), b.head_dim);
+    for (int j = 0; j < kVectors; ++j) hn::Store(x.v[j], D(), weights + p * kHeads + j * kWidth);
+  }
+  softmax<kHeads>(weights, n, result.max + first_head, result.sum + first_head);
+  for (int p = 0; p < n; p += kRowsTogether) {
+    // The next block is often the following one.
+    const auto row_after = [&](int next) { return next < n ? v + next * dim : k + next * dim; };
+    accumulate<kHeads>(weights + p * kHeads, v + p * dim, row_after(p + kRowsFar),
+                       row_after(p + kRowsTogether), std::min(kRowsTogether, n - p), b.head_dim, p > 0, o);
+  }
 }
 
 template <typename Row>
