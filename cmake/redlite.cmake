@@ -57,7 +57,7 @@ function(redlite_test name)
     set(ARG_LABELS fast)
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    set(ARG_TIMEOUT 900)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   # Tests of a folder have helpers of the same name, and the headers that take long are compiled already.
