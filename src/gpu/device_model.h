@@ -98,6 +98,8 @@ class DeviceModel {
   uint64_t dense_bytes() const { return dense_.bytes() + codebooks_.bytes(); }
   uint64_t cache_bytes() const { return experts_.bytes(); }
 
+  /// The mapped files; Residency::device.
+  const RegisteredFiles* files() const { return files_ ? &*files_ : nullptr; }
   /// How experts are brought into a layer's slots; what is to be brought is left to the caller.
   LoadExperts::Params load_params(int layer) const;
 

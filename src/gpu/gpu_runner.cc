@@ -39,16 +39,22 @@ struct GpuRunner::Impl {
     scratch.begin(*stream);
     sequence.reset(*stream);
     place_experts(options);
-    if (weights.residency() == Residency::host) prefill.reset();
-    if (prefill) prefill->experts_are_placed(*stream);
-    prefill_from = weights.residency() == Residency::full ? 2 : std::max(2, options.streamed_from);
+    if (weights.residency() == Residency::full) {
+      prefill->experts_are_placed({});
+    } else {
+      prefill->experts_are_placed(host ? host->supply() : ExpertSupply{.files = weights.files()});
+    }
+    streamed_from = std::max(2, options.streamed_from);
     stream->synchronize();
   }
 
   /// Last of all that takes device memory: what is left is known then.
   void place_experts(const GpuOptions& options);
   /// Tokens that the next chunk of n has: 1 where they are computed one by one.
-  int chunk(int n) const { return prefill && n >= prefill_from ? std::min(n, prefill->batch()) : 1; }
+  int chunk(int n) const {
+    const bool one_by_one = weights.residency() == Residency::device && n < streamed_from;
+    return one_by_one ? 1 : std::min(n, prefill->batch());
+  }
 
   /// What a pass leaves for the host.
   enum class Output : uint8_t { none, best, logits };
@@ -73,8 +79,8 @@ struct GpuRunner::Impl {
   Sequence sequence;
   Scratch scratch;
   TokenPass pass;
-  std::optional<Prefill> prefill;  ///< none where the host manages a cache
-  int prefill_from = 0;            ///< tokens of a chunk from which on they are computed at once
+  std::optional<Prefill> prefill;  ///< always there
+  int streamed_from = 0;           ///< as in GpuOptions
   std::unique_ptr<Graph> decode;   ///< a whole pass, captured
   std::unique_ptr<Event> graph_start = device->create_event(), graph_end = device->create_event();
   GraphTime graph_time;
@@ -172,8 +178,9 @@ std::span<const float> GpuRunner::forward(std::span<const Token> tokens, LogitsF
     const bool last = first + size == n;
     const int n_logits = which == LogitsFor::All ? size : which == LogitsFor::Last && last ? 1 : 0;
     if (size > 1) {
-      impl.prefill->run(impl.launcher(), chunk, impl.sequence.position, impl.sequence.flip, n_logits, tap_,
-                        impl.logits);
+      if (impl.host) impl.host->pause();
+      impl.prefill->run(impl.launcher(), chunk, impl.sequence.position, impl.sequence.flip,
+                        size >= impl.streamed_from, n_logits, tap_, impl.logits);
       impl.sequence.position += size;
       impl.sequence.flip ^= 1;
     } else {
@@ -246,11 +253,11 @@ std::string GpuRunner::description() const {
 }
 DeviceUse GpuRunner::device_use() const {
   const Impl& impl = *impl_;
-  return {.cache = impl.weights.cache_bytes(),
-          .dense = impl.weights.dense_bytes(),
-          .state = impl.sequence.bytes(),
-          .scratch = impl.scratch.bytes() + (impl.host ? impl.host->scratch_bytes() : 0) +
-                     (impl.prefill ? impl.prefill->bytes() : 0)};
+  return {
+      .cache = impl.weights.cache_bytes(),
+      .dense = impl.weights.dense_bytes(),
+      .state = impl.sequence.bytes(),
+      .scratch = impl.scratch.bytes() + (impl.host ? impl.host->scratch_bytes() : 0) + impl.prefill->bytes()};
 }
 const HostDecode* GpuRunner::host_decode() const {
   return impl_->host ? &*impl_->host : nullptr;
@@ -295,7 +302,7 @@ GpuRunner::Selections GpuRunner::selections() const {
   return {s.hits, s.hits + s.misses};
 }
 bool GpuRunner::streams(int n) const {
-  return residency() == Residency::device && impl_->chunk(n) > 1;
+  return residency() != Residency::full && impl_->chunk(n) >= impl_->streamed_from;
 }
 GpuRunner::GraphTime GpuRunner::graph_time() const {
   return impl_->graph_time;

@@ -16,8 +16,9 @@ namespace redlite::gpu {
 struct GpuOptions {
   int context = 0;   ///< tokens the state can hold; 0: the model's own limit, at most 4096
   int batch = 2048;  ///< most tokens of one prefill chunk
-  /// With a cache of experts: chunks of so many tokens bring all experts to the device, layer by layer; fewer
-  /// tokens are computed one by one from the cache.
+  /// With a cache of experts: chunks of so many tokens bring all experts to the device, layer by layer. Of
+  /// fewer tokens, where the host manages the cache, a chunk brings those that they select; where the device
+  /// does, they are computed one by one from the cache.
   int streamed_from = 128;
   bool half_kv = false;  ///< keys and values in binary16
   ExpertChoice experts = {};

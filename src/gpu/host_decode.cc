@@ -110,6 +110,25 @@ void HostDecode::run(uint32_t number, bool logits, bool graphs) {
   }
 }
 
+void HostDecode::pause() {
+  if (!walk_) return;
+  try {
+    beside_->synchronize(options_.patience);
+    walk_->pause();
+  } catch (const Error&) {
+    walk_->abandon();
+    throw;
+  }
+}
+
+ExpertSupply HostDecode::supply() {
+  return {.files = files_ ? &*files_ : nullptr,
+          .cache = files_ ? nullptr : &source_,
+          .memory = files_ ? nullptr : &tier_,
+          .slots = &pool_,
+          .patience = options_.patience};
+}
+
 std::vector<experts::ExpertUse> HostDecode::uses() const {
   if (walk_) return walk_->uses();
   return std::vector<experts::ExpertUse>(static_cast<size_t>(config_.n_layers) *

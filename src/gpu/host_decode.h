@@ -12,6 +12,7 @@
 #include "experts/pool.h"
 #include "experts/reader.h"
 #include "gpu/device_model.h"
+#include "gpu/expert_stream.h"
 #include "gpu/host_walk.h"
 #include "gpu/kernels/load_experts.h"
 #include "gpu/profile.h"
@@ -68,6 +69,11 @@ class HostDecode final : private HostGpu {
   /// expert cannot be read, the GPU fails or does not answer; the next token may be run all the same, from a
   /// state of its own.
   void run(uint32_t number, bool logits, bool graphs);
+
+  /// Between tokens: ends what is under way beside. Until the next run() nothing changes in the slots, and
+  /// what supply() names is free to use.
+  void pause();
+  ExpertSupply supply();
 
   HostWalkStatistics statistics() const { return walk_ ? walk_->statistics() : HostWalkStatistics{}; }
   /// See HostWalk.

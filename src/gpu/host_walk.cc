@@ -209,6 +209,11 @@ void HostWalk::end_copies() {
   copies_.clear();
 }
 
+void HostWalk::pause() {
+  end_copies();
+  ahead_.reset();
+}
+
 void HostWalk::abandon() {
   for (Plan& plan : copies_) {
     pool_.invalidate(plan.entries[0]);

@@ -88,6 +88,8 @@ class HostWalk {
   void token(HostGpu& gpu, int most);
   /// The token's work is done.
   void finish();
+  /// Between tokens, when all loads beside are done: until the next one no slot changes and no lease is held.
+  void pause();
   /// After an error: forgets what was under way. Nothing may run on the GPU any more.
   void abandon();
 

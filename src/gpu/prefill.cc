@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "gpu/kernels/attend.h"
 #include "gpu/kernels/embed.h"
-#include "gpu/kernels/load_experts.h"
 #include "gpu/kernels/prefill_attend.h"
 #include "gpu/kernels/prefill_delta.h"
 #include "gpu/kernels/prefill_floats.h"
@@ -21,8 +20,6 @@ using model::LayerKind;
 using model::Stage;
 
 namespace {
-
-constexpr size_t kRawAlignment = 256;
 
 size_t count(auto... factors) {
   return (size_t{1} * ... * static_cast<size_t>(factors));
@@ -56,7 +53,6 @@ Prefill::Prefill(Device& device, const model::Model& model, const DeviceModel& w
       batch_(batch),
       attend_parts_(decode.attend_parts),
       proj_width_(decode.proj_width),
-      group_experts_(config_.n_experts),
       rope_frequencies_(decode.rope_frequencies),
       arena_(device, "buffers for a chunk of tokens") {
   const model::Config& c = config_;
@@ -94,76 +90,16 @@ Prefill::Prefill(Device& device, const model::Model& model, const DeviceModel& w
   host_logits_ =
       device.allocate_host(count(std::min(batch, kLogitRows), c.n_vocab) * sizeof(float), "logits");
 
-  const int in_ring = (c.n_experts + kGroups - 1) / kGroups;
-  size_t group_bytes = 0;
-  for (const DeviceLayer& layer : weights.layers())
-    group_bytes = std::max<size_t>(group_bytes, layer.experts.slot_bytes * count(in_ring));
-  raw_bytes_ = group_bytes + 3 * kRawAlignment;
-  raw_ = device.allocate(kRing * raw_bytes_, "experts on their way through a chunk");
-  planes_ = device.allocate(group_bytes, "experts on their way through a chunk");
+  feed_.emplace(device, model, weights, selections);
 }
 
-void Prefill::experts_are_placed(Stream& stream) {
-  if (weights_.residency() != Residency::device) {
-    raw_ = {};
-    planes_ = {};
-    return;
-  }
-  copies_ = device_.create_stream();
-  for (int i = 0; i < kRing; ++i) {
-    filled_[i] = device_.create_event();
-    used_[i] = device_.create_event();
-  }
-  group_experts_ = (config_.n_experts + kGroups - 1) / kGroups;
-  n_groups_ = (config_.n_experts + group_experts_ - 1) / group_experts_;
-  std::vector<SlotCopy> list;
-  for (int i = 0; i < group_experts_; ++i) list.push_back({i, i});
-  const int last = config_.n_experts - (n_groups_ - 1) * group_experts_;
-  const uint32_t sizes[2] = {static_cast<uint32_t>(group_experts_), static_cast<uint32_t>(last)};
-  list_ = arena_.take<SlotCopy>(list.size());
-  list_sizes_ = arena_.take<uint32_t>(2);
-  try {
-    stream.copy(list_, list.data(), list.size() * sizeof(SlotCopy));
-    stream.copy(list_sizes_, sizes, sizeof sizes);
-    stream.synchronize();
-  } catch (const Error&) {
-    // What was begun still reads the lists.
-    try {
-      stream.synchronize();
-    } catch (const Error&) {
-    }
-    throw;
+void Prefill::experts_are_placed(const std::optional<ExpertSupply>& supply) {
+  if (supply) {
+    feed_->open(*supply);
+  } else {
+    feed_.reset();
   }
 }
-
-namespace {
-
-/// Where the experts of a group lie that came as the file has them.
-struct RawGroup {
-  size_t at[3];   ///< gate, up and down of the first expert
-  bool moved[3];  ///< a copy of its own; false: gate and up share one (fused in the file)
-};
-
-RawGroup raw_group(const ExpertSource& source, int n_experts) {
-  RawGroup out{};
-  size_t next = 0;
-  for (int m = 0; m < 3; ++m) {
-    out.moved[m] = true;
-    for (int other = 0; other < m; ++other) {
-      if (source.first[m] < source.first[other] ||
-          source.first[m] >= source.first[other] + source.stride[other])
-        continue;
-      out.at[m] = out.at[other] + static_cast<size_t>(source.first[m] - source.first[other]);
-      out.moved[m] = false;
-    }
-    if (!out.moved[m]) continue;
-    out.at[m] = next;
-    next += (source.stride[m] * count(n_experts) + kRawAlignment - 1) / kRawAlignment * kRawAlignment;
-  }
-  return out;
-}
-
-}  // namespace
 
 /// One pass over a chunk.
 struct Prefill::Pass {
@@ -173,7 +109,10 @@ struct Prefill::Pass {
   int n;  ///< tokens
   int position;
   uint32_t flip;
+  bool all_experts;
   const model::Tap& tap;
+
+  void run(int n_logits, std::vector<float>& logits);
 
   template <typename K>
   void launch(Dim3 grid, size_t dynamic_shared, const typename K::Params& params,
@@ -226,18 +165,13 @@ struct Prefill::Pass {
   void expert_product(const DeviceMatrix& w, const ProductInput& x, const TokenTiles& tokens, int n_tiles,
                       float* y, int stride) {
     // What waits for a copy does not start early.
-    prefill_product(launcher, w, x, tokens, n_tiles, {y, nullptr, stride}, s.weights_.codebooks(),
-                    s.copies_ == nullptr);
+    prefill_product(launcher, w, x, tokens, n_tiles, {y, nullptr, stride}, s.weights_.codebooks(), !s.feed_);
   }
   void output(int n_logits, std::vector<float>& logits);
-
-  // Experts from host memory. `number` counts the groups of all layers.
-  void start_copy(int number);
-  ExpertMatrices wait_for_group(int l, int group);
 };
 
 void Prefill::run(const Launcher& launcher, std::span<const model::Token> tokens, int position, uint32_t flip,
-                  int n_logits, const model::Tap& tap, std::vector<float>& logits) {
+                  bool all_experts, int n_logits, const model::Tap& tap, std::vector<float>& logits) {
   const model::Config& c = config_;
   const int n = static_cast<int>(tokens.size());
   RL_CHECK(n <= batch_, "{} tokens", n);
@@ -259,43 +193,57 @@ void Prefill::run(const Launcher& launcher, std::span<const model::Token> tokens
   }
   *host_step_.host<Step>() = {.position = position, .number = 0, .flip = flip};
 
-  Stream& stream = launcher.stream;
-  Pass pass{*this, launcher, stream, n, position, flip, tap};
-  for (int group = 0; copies_ && group < kRing; ++group) pass.start_copy(group);
+  Pass pass{*this, launcher, launcher.stream, n, position, flip, all_experts, tap};
+  try {
+    pass.run(n_logits, logits);
+  } catch (...) {
+    // What was launched still uses this chunk's memory.
+    try {
+      launcher.stream.synchronize();
+    } catch (const Error&) {  // the first error is the one that tells what happened
+    }
+    if (feed_) feed_->abandon();
+    throw;
+  }
+}
+
+void Prefill::Pass::run(int n_logits, std::vector<float>& logits) {
+  const model::Config& c = s.config_;
+  if (s.feed_) s.feed_->begin(all_experts);
   // x[n][n_embd], the residual; rope[n][rope_dims]
-  pass.launch<Embed>({static_cast<uint32_t>(n)}, 0,
-                     {.host_step = host_step_.on_device<Step>(),
-                      .host_x = host_x_.on_device<float>(),
-                      .step = step_,
-                      .x = x_,
-                      .rope = rope_,
-                      .rope_frequencies = rope_frequencies_,
-                      .stop = nullptr,
-                      .n_embd = c.n_embd,
-                      .rope_dims = c.rope_dims});
-  pass.show(Stage::Embedding, -1, c.n_embd, x_);
+  launch<Embed>({static_cast<uint32_t>(n)}, 0,
+                {.host_step = s.host_step_.on_device<Step>(),
+                 .host_x = s.host_x_.on_device<float>(),
+                 .step = s.step_,
+                 .x = s.x_,
+                 .rope = s.rope_,
+                 .rope_frequencies = s.rope_frequencies_,
+                 .stop = nullptr,
+                 .n_embd = c.n_embd,
+                 .rope_dims = c.rope_dims});
+  show(Stage::Embedding, -1, c.n_embd, s.x_);
   for (int l = 0; l < c.n_layers; ++l) {
     // floats[n][n_embd], rounded[n] = norm(x)
-    pass.input({.kind = PrefillSource::Kind::Norm,
-                .x = x_,
-                .n = c.n_embd,
-                .weight = weights_.layer(l).attn_norm,
-                .eps = c.rms_eps},
-               n);
-    pass.show(Stage::MixerInput, l, c.n_embd, floats_);
+    input({.kind = PrefillSource::Kind::Norm,
+           .x = s.x_,
+           .n = c.n_embd,
+           .weight = s.weights_.layer(l).attn_norm,
+           .eps = c.rms_eps},
+          n);
+    show(Stage::MixerInput, l, c.n_embd, s.floats_);
     if (c.layers[static_cast<size_t>(l)] == LayerKind::Attention) {
-      pass.attention(l);
+      attention(l);
     } else {
-      pass.delta_net(l);
+      delta_net(l);
     }
-    pass.show(Stage::MixerOutput, l, c.n_embd, shown_);
-    pass.experts(l);
-    pass.show(Stage::FfnOutput, l, c.n_embd, shown_);
-    pass.show(Stage::LayerOutput, l, c.n_embd, x_);
+    show(Stage::MixerOutput, l, c.n_embd, s.shown_);
+    experts(l);
+    show(Stage::FfnOutput, l, c.n_embd, s.shown_);
+    show(Stage::LayerOutput, l, c.n_embd, s.x_);
   }
-  if (n_logits > 0) pass.output(n_logits, logits);
+  if (n_logits > 0) output(n_logits, logits);
   stream.synchronize();
-  if (copies_) copies_->synchronize();
+  if (s.feed_) s.feed_->finish();
 }
 
 void Prefill::Pass::attention(int l) {
@@ -438,6 +386,7 @@ void Prefill::Pass::experts(int l) {
                          .n_experts = c.n_experts,
                          .n_used = used,
                          .n_rows = n_rows});
+  if (s.feed_ && !all_experts) s.feed_->choose(stream, l, s.ids_, selections);
   if (tapped()) {
     show(Stage::RouterLogits, l, c.n_experts, s.router_, n_rows, n);
     std::vector<int32_t> ids(count(selections));
@@ -478,10 +427,17 @@ void Prefill::Pass::experts(int l) {
     expert_product(m.up, x, dense, dense_tiles, s.gate_up_ + ff, 2 * ff);
     expert_product(m.down, hidden(ff, dense), dense, dense_tiles, s.shared_parts_, c.n_embd);
   }
-  for (int group = 0; group < s.n_groups_; ++group) {
-    const int first = group * s.group_experts_;
-    const int end = std::min(c.n_experts, first + s.group_experts_);
-    const ExpertMatrices m = s.copies_ ? wait_for_group(l, group) : w.experts.slot;
+  if (s.feed_) s.feed_->ahead();
+  const int n_groups = s.feed_ ? s.feed_->n_groups() : 1;
+  const int group_experts = s.feed_ ? s.feed_->group_experts() : c.n_experts;
+  for (int group = 0; group < n_groups; ++group) {
+    const int first = group * group_experts, end = std::min(c.n_experts, first + group_experts);
+    ExpertMatrices m = w.experts.slot;
+    if (s.feed_) {
+      const std::optional<ExpertMatrices> brought = s.feed_->bring(launcher, l, group);
+      if (!brought) continue;
+      m = *brought;
+    }
     const int ff = m.gate.planes.rows;
     const int n_tiles = PrefillSort::most_tiles(selections, end - first);
     TokenTiles tokens{.n = 0,
@@ -501,6 +457,7 @@ void Prefill::Pass::experts(int l) {
     // parts[n][n_used][n_embd]
     tokens.output_row = s.selection_;
     expert_product(m.down, h, tokens, n_tiles, s.parts_, c.n_embd);
+    if (s.feed_) s.feed_->ahead();
   }
   // x[n][n_embd] += sum of shares * parts
   launch<PrefillSum>({static_cast<uint32_t>(n)}, 0,
@@ -511,46 +468,6 @@ void Prefill::Pass::experts(int l) {
                       .shown = tapped() ? s.shown_ : nullptr,
                       .n_used = used,
                       .n = c.n_embd});
-}
-
-/// Starts to bring a group of experts to its place in the ring, once the group before it there has been used.
-void Prefill::Pass::start_copy(int number) {
-  const int l = number / s.n_groups_, first = number % s.n_groups_ * s.group_experts_, place = number % kRing;
-  if (l >= s.config_.n_layers) return;
-  if (number >= kRing) s.copies_->wait(*s.used_[place]);
-  const ExpertSource& source = s.weights_.layer(l).source;
-  const int experts = std::min(s.config_.n_experts - first, s.group_experts_);
-  const RawGroup group = raw_group(source, s.group_experts_);
-  for (int m = 0; m < 3; ++m) {
-    if (!group.moved[m]) continue;
-    s.copies_->copy(s.raw_.as() + s.raw_bytes_ * count(place) + group.at[m],
-                    source.first[m] + source.stride[m] * count(first), source.stride[m] * count(experts));
-  }
-  s.copies_->record(*s.filled_[place]);
-}
-
-/// Waits for a group of experts, puts it into planes and starts to bring the one that takes its place. The
-/// group's first expert.
-ExpertMatrices Prefill::Pass::wait_for_group(int l, int group) {
-  const int number = l * s.n_groups_ + group, place = number % kRing;
-  const DeviceLayer& w = s.weights_.layer(l);
-  const RawGroup raw = raw_group(w.source, s.group_experts_);
-  stream.wait(*s.filled_[place]);
-  LoadExperts::Params p = s.weights_.load_params(l);
-  p.slots = s.planes_.as();
-  p.copies = s.list_;
-  p.n_copies = s.list_sizes_ + (group + 1 < s.n_groups_ ? 0 : 1);
-  for (int m = 0; m < 3; ++m) p.source.first[m] = s.raw_.as() + s.raw_bytes_ * count(place) + raw.at[m];
-  launcher.launch<LoadExperts>(
-      {.grid = {4 * static_cast<uint32_t>(s.device_.info().multiprocessors)}, .threads = kStepThreads}, p);
-  stream.record(*s.used_[place]);
-  start_copy(number + kRing);
-
-  ExpertMatrices m = w.experts.slot;
-  const std::byte* from = m.gate.planes.data;
-  for (DeviceMatrix* matrix : {&m.gate, &m.up, &m.down})
-    matrix->planes.data = s.planes_.as() + (matrix->planes.data - from);
-  return m;
 }
 
 void Prefill::Pass::output(int n_logits, std::vector<float>& logits) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "gpu/arena.h"
 #include "gpu/device_model.h"
+#include "gpu/expert_stream.h"
 #include "gpu/kernels/prefill_product.h"
 #include "gpu/kernels/step.h"
 #include "gpu/launcher.h"
@@ -19,8 +21,7 @@ namespace redlite::gpu {
 /// A forward pass over many tokens at once: products on tensor cores with weights unpacked once for a tile of
 /// tokens, experts with the chunk's tokens sorted by expert. To the same bits as the tokens one by one.
 ///
-/// Experts that live in host memory (Residency::device) are all brought to the device, layer after layer and
-/// in groups, by a stream of its own that runs ahead of the computation; the slots of decode stay as they
+/// Experts that are not all on the device are brought by an ExpertStream; the slots of decode stay as they
 /// are.
 class Prefill {
  public:
@@ -28,26 +29,26 @@ class Prefill {
   /// too.
   Prefill(Device& device, const model::Model& model, const DeviceModel& weights, const Sequence& sequence,
           const Scratch& decode, int batch);
-  /// To be called when the experts have their place. Room for those on their way is given back if all are
-  /// resident.
-  void experts_are_placed(Stream& stream);
+  /// To be called when the experts have their place: where they come from, or nullopt if all are resident;
+  /// then room for those on their way is given back.
+  void experts_are_placed(const std::optional<ExpertSupply>& supply);
 
   int batch() const { return batch_; }
-  size_t bytes() const { return arena_.bytes() + raw_.bytes() + planes_.bytes(); }  ///< of device memory
+  size_t bytes() const { return arena_.bytes() + (feed_ ? feed_->bytes() : 0); }  ///< of device memory
 
   /// Appends the tokens at `position` and puts logits[n_logits][n_vocab] of the last n_logits of them behind
-  /// those in `logits`; flip as in Step. Done when it returns. `tap` may be empty.
+  /// those in `logits`; flip as in Step. Done when it returns. Experts that are not resident are all brought
+  /// with `all_experts`, otherwise those that the tokens select, which takes a decision of the host's in
+  /// every layer. `tap` may be empty. Throws Error when an expert cannot be read or the device fails; nothing
+  /// of the chunk runs any more then, and the sequence's state may be anything.
   void run(const Launcher& launcher, std::span<const model::Token> tokens, int position, uint32_t flip,
-           int n_logits, const model::Tap& tap, std::vector<float>& logits);
+           bool all_experts, int n_logits, const model::Tap& tap, std::vector<float>& logits);
 
  private:
   struct Pass;
 
   /// Tokens whose logits are computed at a time.
   static constexpr int kLogitRows = 64;
-  /// Groups of experts that a layer is brought in as, and how many of them have room on the device.
-  static constexpr int kGroups = 4, kRing = 2;
-
   QuantizedRows rows(int count, int n);
 
   Device& device_;
@@ -56,9 +57,7 @@ class Prefill {
   const DeviceModel& weights_;
   const Sequence& sequence_;
   int batch_, attend_parts_;
-  int proj_width_;     ///< of what a mixer projects its input to, at most
-  int group_experts_;  ///< experts of a group; all of them where they are resident
-  int n_groups_ = 1;   ///< of a layer
+  int proj_width_;  ///< of what a mixer projects its input to, at most
   const double* rope_frequencies_;
   Arena arena_;
 
@@ -93,15 +92,7 @@ class Prefill {
   HostBuffer host_x_;       ///< float [batch][n_embd]
   HostBuffer host_logits_;  ///< float [kLogitRows][n_vocab]
 
-  // Experts in host memory only: groups as the file has them come over the bus, one while the one before is
-  // used, and are put into planes just before that.
-  Buffer raw_;            ///< kRing groups
-  size_t raw_bytes_ = 0;  ///< of one of them
-  Buffer planes_;         ///< one group, as slots
-  std::unique_ptr<Stream> copies_;
-  std::unique_ptr<Event> filled_[kRing], used_[kRing];
-  SlotCopy* list_ = nullptr;        ///< [group_experts_]: number i of a group to slot i
-  uint32_t* list_sizes_ = nullptr;  ///< [2]: experts of a group, and of the last one
+  std::optional<ExpertStream> feed_;  ///< none where all experts are resident
 };
 
 }  // namespace redlite::gpu

@@ -114,18 +114,47 @@ std::function<bool(Call)> nth(Call kind, int n) {
 /// Takes its time.
 class SlowReader final : public experts::Reader {
  public:
-  explicit SlowReader(std::unique_ptr<experts::Reader> reader) : reader_(std::move(reader)) {}
-  bool submit(const experts::ReadRequest& request) override { return reader_->submit(request); }
+  /// `in_flight` (or nullptr) is told how many reads are.
+  explicit SlowReader(std::unique_ptr<experts::Reader> reader, int* in_flight = nullptr)
+      : reader_(std::move(reader)), in_flight_(in_flight) {}
+  bool submit(const experts::ReadRequest& request) override {
+    if (!reader_->submit(request)) return false;
+    if (in_flight_ != nullptr) ++*in_flight_;
+    return true;
+  }
   size_t complete(std::span<experts::ReadCompletion> out, bool wait) override {
     if (!wait && ++asked_ % 50 != 0) return 0;
     if (wait) std::this_thread::sleep_for(std::chrono::milliseconds(3));
-    return reader_->complete(out, wait);
+    const size_t n = reader_->complete(out, wait);
+    if (in_flight_ != nullptr) *in_flight_ -= static_cast<int>(n);
+    return n;
   }
   std::string_view name() const override { return "slow"; }
 
  private:
   std::unique_ptr<experts::Reader> reader_;
+  int* in_flight_;
   int asked_ = 0;
+};
+
+/// While `failing`, some reads fail.
+class SwitchedReader final : public experts::Reader {
+ public:
+  explicit SwitchedReader(const bool& failing) : failing_(failing) {}
+  bool submit(const experts::ReadRequest& request) override {
+    return (failing_ && ++submitted_ % 7 == 0 ? failing_reader_ : reader_).submit(request);
+  }
+  size_t complete(std::span<experts::ReadCompletion> out, bool wait) override {
+    const size_t n = failing_reader_.complete(out, false);
+    return n > 0 ? n : reader_.complete(out, wait);
+  }
+  std::string_view name() const override { return "switched"; }
+
+ private:
+  const bool& failing_;
+  int submitted_ = 0;
+  experts::FaultyReader reader_{experts::make_thread_reader(), {.short_read = 50, .held_back = 100}, 7};
+  experts::FaultyReader failing_reader_{experts::make_thread_reader(), {.io_error = 1000}, 7};
 };
 
 class Faults : public ::testing::Test {
@@ -244,6 +273,109 @@ TEST_F(Faults, FailedReadsNameFileAndExpertAndTheRunnerGoesOn) {
     }
     EXPECT_GT(failed, 0);
     EXPECT_GT(right, 0);
+  }
+}
+
+// The same where a chunk brings its experts: all of them, or those it selects.
+TEST_F(Faults, AFailedReadInAChunkIsOneErrorAndTheRunnerGoesOn) {
+  for (const int streamed_from : {2, 64}) {
+    GpuOptions o = options(Residency::full);
+    const auto prompt = [&](GpuRunner& runner) {
+      const std::span<const float> all = runner.forward(tokens, LogitsFor::All);
+      return std::vector<float>(all.begin(), all.end());
+    };
+    const auto [expected, decoded] = [&] {
+      GpuRunner runner(model, open_emulator({.threads = 1}), o);
+      std::vector<float> first = prompt(runner);
+      runner.reset();
+      return std::pair(first, logits(runner));
+    }();
+    o = options(Residency::host);
+    o.streamed_from = streamed_from;
+    bool failing = false;
+    o.experts.host.reader = [&failing] { return std::make_unique<SwitchedReader>(failing); };
+    GpuRunner runner(model, open_emulator({.threads = 1}), o);
+    int failed = 0;
+    for (int i = 0; i < 4; ++i) {
+      runner.reset();
+      EXPECT_EQ(logits(runner), decoded) << "a slot of decode was spoilt";
+      failing = i % 2 == 0;
+      runner.reset();
+      const std::string error = experts::error_of([&] { EXPECT_EQ(prompt(runner), expected); });
+      failing = false;
+      if (error == "no error") continue;
+      ++failed;
+      EXPECT_THAT(error, AllOf(HasSubstr(file.path()), HasSubstr("expert"), Not(HasSubstr("\n"))));
+      runner.reset();
+      EXPECT_EQ(prompt(runner), expected);
+    }
+    EXPECT_GT(failed, 0);
+    EXPECT_LE(failed, 2);
+  }
+}
+
+TEST_F(Faults, ACallThatFailsInAChunkIsOneErrorAndTheRunnerGoesOn) {
+  for (const Residency residency : {Residency::device, Residency::host}) {
+    for (const Call kind : {Call::copy, Call::launch, Call::synchronize}) {
+      Call fails = Call::allocate;
+      int left = 0;
+      GpuOptions o = options(residency);
+      o.streamed_from = 4;
+      GpuRunner runner(
+          model,
+          std::make_unique<DecoratedDevice>(*inner, [&](Call call) { return call == fails && --left == 0; }),
+          o);
+      const auto chunk = [&] {
+        runner.reset();
+        const std::span<const float> all = runner.forward(tokens, LogitsFor::Last);
+        return std::vector<float>(all.begin(), all.end());
+      };
+      const std::vector<float> expected = chunk();
+      runner.reset();
+      const std::vector<float> decoded = logits(runner);
+      int failures = 0;
+      for (int n = 1;; n += n) {
+        fails = kind;
+        left = n;
+        const std::string error = experts::error_of(chunk);
+        fails = Call::allocate;
+        EXPECT_EQ(chunk(), expected);
+        if (error == "no error") break;
+        ++failures;
+        EXPECT_THAT(error, AllOf(HasSubstr("injected fault"), Not(HasSubstr("\n"))));
+      }
+      EXPECT_GT(failures, 0);
+      runner.reset();
+      EXPECT_EQ(logits(runner), decoded) << "a slot of decode was spoilt";
+    }
+  }
+}
+
+TEST_F(Faults, SlowReadsInAChunkChangeNothingAndRunBesideIt) {
+  const auto prompt = [&](GpuRunner& runner) {
+    const std::span<const float> all = runner.forward(tokens, LogitsFor::All);
+    return std::vector<float>(all.begin(), all.end());
+  };
+  GpuRunner resident(model, open_emulator({.threads = 1}), options(Residency::full));
+  const std::vector<float> expected = prompt(resident);
+  for (const int streamed_from : {2, 64}) {
+    GpuOptions o = options(Residency::host);
+    o.streamed_from = streamed_from;
+    o.experts.host_tier->bytes = experts::ExpertCache::full_bytes(model);
+    int in_flight = 0, beside = 0;
+    o.experts.host.reader = [&] {
+      return std::make_unique<SlowReader>(experts::make_thread_reader(), &in_flight);
+    };
+    GpuRunner runner(model,
+                     std::make_unique<DecoratedDevice>(*inner,
+                                                       [&](Call call) {
+                                                         if (call == Call::launch && in_flight > 0) ++beside;
+                                                         return false;
+                                                       }),
+                     o);
+    EXPECT_EQ(prompt(runner), expected);
+    EXPECT_GT(beside, TinyModel::kLayers) << "kernels that were launched while reads were under way";
+    EXPECT_GT(runner.host_decode()->tier_statistics().stall_seconds, 0.001);
   }
 }
 

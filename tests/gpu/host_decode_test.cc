@@ -29,7 +29,8 @@ constexpr int kLayers = TinyModel::kLayers;
 
 class HostDecodeTest : public ::testing::Test {
  protected:
-  static constexpr size_t kPrompt = 5;
+  static constexpr size_t kTokens = 16, kPrompt = 5;
+  static constexpr uint64_t kDecoded = kTokens - kPrompt;  ///< those that are not a chunk
 
   /// Bounded caches on both sides: the least on the device, `tier` bytes on the host (0: the mapped file).
   GpuOptions host(DecodeMode mode = DecodeMode::automatic, int lookahead = 0) const {
@@ -68,7 +69,7 @@ class HostDecodeTest : public ::testing::Test {
   Watchdog watchdog{250};
   TemporaryModel file{TinyModel("qwen3next")};
   model::Model model{file.path()};
-  std::vector<Token> tokens = some_tokens(16, TinyModel::kVocab);
+  std::vector<Token> tokens = some_tokens(kTokens, TinyModel::kVocab);
   std::vector<float> expected = logits(*open({.context = 64, .batch = 8}));
 };
 
@@ -100,10 +101,10 @@ TEST_F(HostDecodeTest, SameBitsInEveryMode) {
 TEST_F(HostDecodeTest, CountersAddUp) {
   for (const DecodeMode mode : {DecodeMode::sync, DecodeMode::routed}) {
     const HostWalkStatistics s = statistics(host(mode, 3));
-    EXPECT_EQ(s.tokens, tokens.size());
-    EXPECT_EQ(s.hits + s.late + s.misses, tokens.size() * kLayers * TinyModel::kExpertsUsed);
+    EXPECT_EQ(s.tokens, kDecoded);
+    EXPECT_EQ(s.hits + s.late + s.misses, kDecoded * kLayers * TinyModel::kExpertsUsed);
     EXPECT_GT(s.misses, 0u);
-    EXPECT_LE(s.stops, tokens.size() * kLayers);
+    EXPECT_LE(s.stops, kDecoded * kLayers);
     EXPECT_LE(s.prefetch_useful, s.prefetched);
   }
 }
@@ -135,7 +136,7 @@ TEST_F(HostDecodeTest, LookaheadDecidesHowOftenTheHostIsAsked) {
     EXPECT_EQ(logits(*runner), expected);
     const HostWalkStatistics after = runner->host_decode()->statistics();
     EXPECT_EQ(after.stops, before.stops);
-    return (after.windows - before.windows) / tokens.size();
+    return (after.windows - before.windows) / kDecoded;
   };
   EXPECT_EQ(windows(DecodeMode::sync, 0), 4u);
   EXPECT_EQ(windows(DecodeMode::automatic, 1), 4u);
@@ -198,7 +199,7 @@ TEST_F(HostDecodeTest, TapsAndProfilesSeeTheSameToken) {
   const auto runner = open(options);
   EXPECT_EQ(logits(*runner), expected);
   ASSERT_NE(runner->profile(), nullptr);
-  EXPECT_EQ(runner->profile()->stages().at("route").launches, static_cast<int>(tokens.size()) * kLayers)
+  EXPECT_EQ(runner->profile()->stages().at("route").launches, static_cast<int>(kDecoded) * kLayers)
       << "without those beside";
   EXPECT_GT(runner->profile()->stages().at("load_experts").milliseconds, 0);
   EXPECT_EQ(open({})->profile(), nullptr);
