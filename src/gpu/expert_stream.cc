@@ -117,9 +117,8 @@ void ExpertStream::decide() {
   copies_->synchronize(supply_.patience);
   const int32_t* ids = host_ids_.host<int32_t>();
   chosen_.assign(ids, ids + std::exchange(n_chosen_, 0));
-  std::ranges::sort(chosen_);
-  const auto twice = std::ranges::unique(chosen_);
-  chosen_.erase(twice.begin(), twice.end());
+  std::sort(chosen_.begin(), chosen_.end());
+  chosen_.erase(std::unique(chosen_.begin(), chosen_.end()), chosen_.end());
 }
 
 void ExpertStream::ahead() {

@@ -37,9 +37,9 @@ struct GpuProbe {
   double token_seconds = 0;  ///< a decoded token whose experts are all in their slots
   double miss_seconds = 0;   ///< what a missing expert adds to that
   double kept = 1;  ///< part of a cache's misses that prefetch leaves; 1 if there were too few to say
-  // Residency::device and prompts of Prompt::streamed tokens only.
-  double prompt_seconds = 0;         ///< with all experts on their way over the bus
-  double prompt_kernel_seconds = 0;  ///< its kernels but for that
+  // A prompt that brings all experts.
+  double prompt_seconds = 0;         ///< in all
+  double prompt_kernel_seconds = 0;  ///< its kernels but for those; Residency::device only
 };
 
 struct GpuPlan {

@@ -38,7 +38,7 @@ GpuProbe probe_gpu(gpu::GpuRunner& runner, const model::Model& model, double bus
   const std::vector<Token> prompt = bench::random_tokens(n_prompt, c.n_vocab, 1);
 
   // A prompt whose experts come over the bus in one stream, whichever it uses: with all tokens at once.
-  if (curves.prompt.empty() || (device && runner.streams(n_prompt))) {
+  if (curves.prompt.empty() || runner.streams(n_prompt)) {
     // Enough to know which experts random tokens share; where tokens run one by one more would take long.
     const size_t n = runner.streams(n_prompt) ? prompt.size() : std::min<size_t>(prompt.size(), 48);
     const UseRecorder recorder(runner, c.n_layers);
@@ -47,13 +47,15 @@ GpuProbe probe_gpu(gpu::GpuRunner& runner, const model::Model& model, double bus
       curves.prompt = miss_curve(recorder.uses(), recorder.tokens() / 2, c.n_experts);
   }
   progress(0.2);
-  if (device && runner.streams(n_prompt)) {
+  if (runner.streams(n_prompt)) {
     std::vector<double> seconds;
     for (int i = 0; i < 3; ++i) {
       runner.reset();
       seconds.push_back(seconds_of([&] { runner.forward(prompt, LogitsFor::Last); }));
     }
     out.prompt_seconds = bench::median(seconds);
+  }
+  if (device && runner.streams(n_prompt)) {
     runner.reset();
     runner.set_profile(true);
     runner.forward(prompt, LogitsFor::Last);
@@ -143,8 +145,7 @@ void predict_gpu(const model::Config& c, uint64_t all, const GpuProbe& probe, co
   choice.decode_tok_s = 1 / seconds;
   if (resident && probe.prompt_kernel_seconds > 0) {
     choice.prefill_tok_s = n_prompt / probe.prompt_kernel_seconds;
-  } else if (choice.residency == gpu::Residency::device && n_prompt >= gpu::GpuOptions{}.streamed_from &&
-             probe.prompt_seconds > 0) {
+  } else if (!resident && n_prompt >= gpu::GpuOptions{}.streamed_from && probe.prompt_seconds > 0) {
     choice.prefill_tok_s = n_prompt / probe.prompt_seconds;
   } else {
     choice.prefill_tok_s = 1 / token(curves.prompt).second;

@@ -284,12 +284,10 @@ TEST_F(Faults, AFailedReadInAChunkIsOneErrorAndTheRunnerGoesOn) {
       const std::span<const float> all = runner.forward(tokens, LogitsFor::All);
       return std::vector<float>(all.begin(), all.end());
     };
-    const auto [expected, decoded] = [&] {
-      GpuRunner runner(model, open_emulator({.threads = 1}), o);
-      std::vector<float> first = prompt(runner);
-      runner.reset();
-      return std::pair(first, logits(runner));
-    }();
+    GpuRunner resident(model, open_emulator({.threads = 1}), o);
+    const std::vector<float> expected = prompt(resident);
+    resident.reset();
+    const std::vector<float> decoded = logits(resident);
     o = options(Residency::host);
     o.streamed_from = streamed_from;
     bool failing = false;

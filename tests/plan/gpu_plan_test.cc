@@ -47,7 +47,7 @@ TEST(PredictGpu, MissesCostTheirTime) {
 
   GpuChoice host{.residency = Residency::host, .cache = 500};
   predict_gpu(small_config(), 1000, probe, curves, 512, host);
-  EXPECT_THAT(host.prefill_tok_s, DoubleNear(1 / 0.005, 1e-6));
+  EXPECT_THAT(host.prefill_tok_s, DoubleNear(1024, 1e-6));
 
   GpuChoice full{.residency = Residency::full, .cache = 1000};
   predict_gpu(small_config(), 1000, probe, curves, 512, full);
@@ -79,7 +79,7 @@ TEST(ProbeGpu, FindsItsFiguresInBothResidencies) {
     EXPECT_GT(probe.kept, 0);
     EXPECT_LE(probe.kept, 1);
     const bool device = residency == Residency::device;
-    EXPECT_EQ(probe.prompt_seconds > 0, device);
+    EXPECT_GT(probe.prompt_seconds, 0);
     EXPECT_EQ(probe.prompt_kernel_seconds > 0, device);
     EXPECT_EQ(runner.profile(), nullptr);
   }
