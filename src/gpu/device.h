@@ -155,6 +155,24 @@ std::unique_ptr<Graph> capture(Stream& stream, F&& encode) {
   return stream.end_capture();
 }
 
+/// Waits at the end of its scope, also when an error ends that, until a stream's work is done. To be declared
+/// behind host memory that copies use and that goes with the scope.
+class WaitAtExit {
+ public:
+  explicit WaitAtExit(Stream& stream) : stream_(stream) {}
+  WaitAtExit(const WaitAtExit&) = delete;
+  WaitAtExit& operator=(const WaitAtExit&) = delete;
+  ~WaitAtExit() {
+    try {
+      stream_.synchronize();
+    } catch (const std::exception&) {  // the error that ended the scope is the one that tells what happened
+    }
+  }
+
+ private:
+  Stream& stream_;
+};
+
 struct DeviceInfo {
   std::string name;  ///< "NVIDIA H200", "emulator"
   int multiprocessors = 0;

@@ -91,8 +91,9 @@ class DeviceModel::Upload {
   template <typename T>
   const T* values(Arena& arena, std::span<const T> from) {
     T* to = arena.take<T>(from.size());
+    const WaitAtExit wait(stream_);  // `from` need not live longer
     stream_.copy(to, from.data(), from.size_bytes());
-    stream_.synchronize();  // `from` need not live longer
+    stream_.synchronize();
     return to;
   }
   const float* values(Arena& arena, const model::Vector& from) {
@@ -217,8 +218,9 @@ std::vector<experts::ExpertUse> DeviceModel::uses(Stream& stream) const {
   RL_CHECK(counters_ != nullptr);
   const size_t n_experts = static_cast<size_t>(model_.config().n_experts), n = layers_.size() * n_experts;
   std::vector<uint32_t> counters(kCounters * n);
-  stream.copy(counters.data(), counters_, counters.size() * sizeof(uint32_t));
   std::vector<int32_t> slot_of(n, 0);
+  const WaitAtExit wait(stream);
+  stream.copy(counters.data(), counters_, counters.size() * sizeof(uint32_t));
   if (residency_ == Residency::device) {
     for (size_t l = 0; l < layers_.size(); ++l)
       stream.copy(&slot_of[l * n_experts], layers_[l].table.slot_of, n_experts * sizeof(int32_t));

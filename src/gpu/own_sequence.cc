@@ -29,6 +29,7 @@ std::unique_ptr<model::Mark> OwnSequence::mark() const {
   auto mark = std::make_unique<GpuMark>(state_.position, mark_bytes());
   if (mark->state.size() > 0) {
     const Buffer& recurrent = state_.recurrent();
+    const WaitAtExit wait(stream_);
     stream_.copy(mark->state.data(), recurrent.as(), recurrent.bytes());
     stream_.synchronize();
     std::memcpy(mark->state.data() + recurrent.bytes(), &state_.flip, sizeof(uint32_t));
@@ -43,6 +44,7 @@ void OwnSequence::rewind(const model::Mark& mark) {
            state_.position);
   if (place->state.size() > 0) {
     const Buffer& recurrent = state_.recurrent();
+    const WaitAtExit wait(stream_);
     stream_.copy(recurrent.as(), place->state.data(), recurrent.bytes());
     stream_.synchronize();
     std::memcpy(&state_.flip, place->state.data() + recurrent.bytes(), sizeof(uint32_t));

@@ -126,6 +126,7 @@ struct Prefill::Pass {
   void show(Stage stage, int layer, int width, const float* values, int stride, int n_rows, int first = 0) {
     if (!tapped()) return;
     std::vector<float> all(count(n_rows, stride)), shown;
+    const WaitAtExit wait(stream);
     stream.copy(all.data(), values, all.size() * sizeof(float));
     stream.synchronize();
     for (size_t t = 0; t < static_cast<size_t>(n_rows); ++t) {
@@ -390,6 +391,7 @@ void Prefill::Pass::experts(int l) {
   if (tapped()) {
     show(Stage::RouterLogits, l, c.n_experts, s.router_, n_rows, n);
     std::vector<int32_t> ids(count(selections));
+    const WaitAtExit wait(stream);
     stream.copy(ids.data(), s.ids_, ids.size() * sizeof(int32_t));
     stream.synchronize();
     tap(Stage::ExpertIds, l, position, used, std::vector<float>(ids.begin(), ids.end()));

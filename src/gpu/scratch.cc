@@ -11,7 +11,7 @@
 namespace redlite::gpu {
 
 Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int capacity)
-    : batch(most_tokens), n_used_(c.n_experts_used), arena_(device, "buffers of the forward pass") {
+    : batch(most_tokens), config_(c), arena_(device, "buffers of the forward pass") {
   const auto n = [](auto... factors) { return (size_t{1} * ... * static_cast<size_t>(factors)); };
   const int attention = c.n_heads * c.head_dim * (c.gated_attention ? 2 : 1) + 2 * c.n_kv_heads * c.head_dim;
   const int delta = c.conv_dim() + c.value_dim() + 2 * c.n_v_heads;
@@ -49,27 +49,32 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
   predicted_ids = arena_.take<int32_t>(n(c.n_experts_used));
   predicted_shares = arena_.take<float>(n(c.n_experts_used));
   ones = arena_.take<float>(n(c.n_embd));
-  ones_.assign(n(c.n_embd), 1.0f);
 
   host_step = device.allocate_host(sizeof(Step), "the step's record");
   host_x = device.allocate_host(n(batch, c.n_embd) * sizeof(float), "embeddings");
   host_logits = device.allocate_host(n(batch, c.n_vocab) * sizeof(float), "logits");
   host_best = device.allocate_host(sizeof(uint64_t), "the best token");
-  for (int i = 0; i < c.rope_dims / 2; ++i) {
-    frequencies_.push_back(std::pow(static_cast<double>(c.rope_base), -2.0 * i / c.rope_dims) /
-                           (2 * std::numbers::pi));
-  }
 }
 
 void Scratch::begin(Stream& stream) {
+  const model::Config& c = config_;
+  const std::vector<float> all_ones(static_cast<size_t>(c.n_embd), 1.0f);
+  std::vector<double> frequencies;
+  for (int i = 0; i < c.rope_dims / 2; ++i) {
+    frequencies.push_back(std::pow(static_cast<double>(c.rope_base), -2.0 * i / c.rope_dims) /
+                          (2 * std::numbers::pi));
+  }
+  const WaitAtExit wait(stream);
+  const auto selected = static_cast<size_t>(batch * c.n_experts_used);
   // Kernels prefetch by what they find here, before it is theirs to read.
-  stream.fill(ids, 0, static_cast<size_t>(batch * n_used_) * sizeof(int32_t));
-  stream.fill(slots, 0, static_cast<size_t>(batch * n_used_) * sizeof(int32_t));
+  stream.fill(ids, 0, selected * sizeof(int32_t));
+  stream.fill(slots, 0, selected * sizeof(int32_t));
   stream.fill(tickets, 0, static_cast<size_t>(batch) * sizeof(uint32_t));
   stream.fill(best, 0, sizeof(uint64_t));
   stream.fill(best_ticket, 0, sizeof(uint32_t));
-  stream.copy(ones, ones_.data(), ones_.size() * sizeof(float));
-  stream.copy(rope_frequencies, frequencies_.data(), frequencies_.size() * sizeof(double));
+  stream.copy(ones, all_ones.data(), all_ones.size() * sizeof(float));
+  stream.copy(rope_frequencies, frequencies.data(), frequencies.size() * sizeof(double));
+  stream.synchronize();
 }
 
 }  // namespace redlite::gpu

@@ -9,7 +9,7 @@ namespace redlite::gpu {
 /// Buffers of a forward pass over at most `batch` tokens. Pointers without a note are to device memory.
 struct Scratch {
   Scratch(Device& device, const model::Config& config, int batch, int capacity);
-  /// Puts first values where kernels expect some.
+  /// Puts first values where kernels expect some. Done when it returns.
   void begin(Stream& stream);
 
   size_t bytes() const { return arena_.bytes(); }
@@ -20,10 +20,8 @@ struct Scratch {
   int attend_parts;   ///< blocks that share out the positions of a K/V head
 
  private:
-  int n_used_;
+  const model::Config& config_;
   Arena arena_;
-  std::vector<double> frequencies_;
-  std::vector<float> ones_;
 
  public:
   float* x;                   ///< [batch][n_embd]

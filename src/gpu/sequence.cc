@@ -31,6 +31,7 @@ void Sequence::reset(Stream& stream) {
 void Sequence::save(Stream& stream, int n, std::span<std::byte> out) const {
   const size_t bytes = static_cast<size_t>(n) * row_bytes_;  // of a plane
   RL_CHECK(n >= 0 && n <= capacity_ && out.size() == bytes * n_planes_, "{} positions of {}", n, capacity_);
+  const WaitAtExit wait(stream);
   for (size_t i = 0; i < n_planes_ && n > 0; ++i) stream.copy(&out[i * bytes], plane(i), bytes);
   stream.synchronize();
 }
@@ -38,6 +39,7 @@ void Sequence::save(Stream& stream, int n, std::span<std::byte> out) const {
 void Sequence::load(Stream& stream, int n, std::span<const std::byte> bytes) {
   const size_t size = static_cast<size_t>(n) * row_bytes_;
   RL_CHECK(n >= 0 && n <= capacity_ && bytes.size() == size * n_planes_, "{} positions of {}", n, capacity_);
+  const WaitAtExit wait(stream);
   for (size_t i = 0; i < n_planes_ && n > 0; ++i) stream.copy(plane(i), &bytes[i * size], size);
   stream.synchronize();
   position = n;

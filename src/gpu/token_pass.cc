@@ -344,6 +344,7 @@ void TokenPass::project(const ProjectInput& input, const Projection& matrices, f
 void TokenPass::show(Stage stage, int layer, int width, const float* values) {
   if (!tapped()) return;
   std::vector<float> copy(static_cast<size_t>(width));
+  const WaitAtExit wait(stream_);
   stream_.copy(copy.data(), values, copy.size() * sizeof(float));
   stream_.synchronize();
   (*tap_)(stage, layer, sequence_.position, width, copy);
@@ -354,6 +355,7 @@ void TokenPass::show_route(int layer) {
   // Without what is the shared expert's.
   show(Stage::RouterLogits, layer, config_.n_experts, scratch_.router);
   std::vector<int32_t> ids(static_cast<size_t>(used));
+  const WaitAtExit wait(stream_);
   stream_.copy(ids.data(), scratch_.ids, ids.size() * sizeof(int32_t));
   stream_.synchronize();
   (*tap_)(Stage::ExpertIds, layer, sequence_.position, used, std::vector<float>(ids.begin(), ids.end()));

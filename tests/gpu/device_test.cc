@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -184,6 +185,26 @@ TEST(Device, SynchronizeGivesUp) {
   EXPECT_THROW(stream->synchronize(std::chrono::milliseconds(20)), Error);
   simt::store_release_system(flag.host<uint32_t>(), 1);
   stream->synchronize();
+}
+
+// Memory that copies use may go with a scope that an error ends.
+TEST(Device, AScopeWaitsForItsCopiesWhenAnErrorEndsIt) {
+  const auto device = open_emulator({.threads = 1});
+  const auto stream = device->create_stream();
+  const Buffer buffer = device->allocate(size_t{32} << 20, "a test");
+  for (int i = 0; i < 4; ++i) {
+    bool fails = true;
+    device->set_fault_hook(
+        [&](Call call) { return call == Call::synchronize && std::exchange(fails, false); });
+    const auto copy_and_fail = [&] {
+      const std::vector<char> values(buffer.bytes(), 1);
+      const WaitAtExit wait(*stream);
+      stream->copy(buffer.as(), values.data(), values.size());
+      stream->synchronize();
+    };
+    EXPECT_THROW(copy_and_fail(), Error);
+    EXPECT_TRUE(stream->idle());
+  }
 }
 
 }  // namespace

@@ -89,8 +89,8 @@ class DecoratedStream final : public Stream {
   }
   bool idle() override { return inner_->idle(); }
   void synchronize(std::chrono::milliseconds limit) override {
+    device_.check_fault(Call::synchronize, "synchronisation");  // what was begun goes on
     inner_->synchronize(limit);
-    device_.check_fault(Call::synchronize, "synchronisation");
   }
   void launch_kernel(const Kernel& kernel, const Shape& shape, const void* params) override {
     device_.check_fault(Call::launch, "launch");

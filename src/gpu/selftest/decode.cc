@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "base/error.h"
 #include "gpu/kernels/best.h"
 #include "gpu/kernels/embed.h"
 #include "gpu/kernels/route.h"
@@ -19,15 +20,6 @@ namespace {
 
 size_t size(auto... factors) {
   return (size_t{1} * ... * static_cast<size_t>(factors));
-}
-
-/// An output that begins as these values.
-template <typename T>
-T* copied(Selftest& test, const std::vector<T>& values) {
-  T* to = test.output<T>(values.size());
-  test.stream().copy(to, values.data(), values.size() * sizeof(T));
-  test.stream().synchronize();
-  return to;
 }
 
 template <typename T>
@@ -80,14 +72,14 @@ void test_embed(Selftest& test) {
 struct Slots {
   Slots(Selftest& test, int n_experts, int n_slots, int n_used)
       : slot_of(size(n_experts), -1), expert_of(size(n_slots), -1), last_used(size(n_slots), 0) {
-    table = {.slot_of = copied(test, slot_of),
-             .expert_of = copied(test, expert_of),
-             .last_used = copied(test, last_used),
-             .tick = copied<uint32_t>(test, {0}),
-             .n_copies = copied<uint32_t>(test, {0}),
+    table = {.slot_of = test.copied(slot_of),
+             .expert_of = test.copied(expert_of),
+             .last_used = test.copied(last_used),
+             .tick = test.copied<uint32_t>({0}),
+             .n_copies = test.copied<uint32_t>({0}),
              .copies = test.output<SlotCopy>(size(n_used)),
-             .hits = copied<uint32_t>(test, std::vector<uint32_t>(size(n_experts))),
-             .misses = copied<uint32_t>(test, std::vector<uint32_t>(size(n_experts))),
+             .hits = test.copied<uint32_t>(std::vector<uint32_t>(size(n_experts))),
+             .misses = test.copied<uint32_t>(std::vector<uint32_t>(size(n_experts))),
              .n_slots = n_slots};
     hits.resize(size(n_experts));
     misses.resize(size(n_experts));
@@ -136,13 +128,29 @@ void test_route(Selftest& test) {
   constexpr float kEps = 1e-6f, kScale = 1.5f;
   for (const Case& c : cases) {
     const int n_rows = c.n_experts + (c.with_shared ? 1 : 0), n_shares = c.n_used + (c.with_shared ? 1 : 0);
-    const std::vector<float> weight = test.normal(size(c.n)), router = test.normal(size(n_rows, c.n));
+    const std::vector<float> weight = test.normal(size(c.n));
+    std::vector<float> router = test.normal(size(n_rows, c.n));
+    if (c.where == Where::device) {
+      // Expert e looks at value e.
+      for (float& value : router) value *= 0.01f;
+      for (int e = 0; e < c.n_experts; ++e) router[size(e, c.n) + size(e)] = 1;
+    }
     const float* weight_in = test.upload(weight);
     const float* router_in = test.upload(router);
-    uint32_t* tickets = copied<uint32_t>(test, {0});
+    uint32_t* tickets = test.copied<uint32_t>({0});
     Slots slots(test, c.n_experts, std::min(c.n_experts, 2 * c.n_used), c.n_used);
     for (uint32_t pass = 1; pass <= (c.where == Where::device ? 9u : 2u); ++pass) {
-      const std::vector<float> x = test.normal(size(c.n));
+      std::vector<float> x = test.normal(size(c.n));
+      if (c.where == Where::device) {
+        // So chosen that one third of 3 n_used experts is used after another: each is given away and comes
+        // back.
+        for (int j = 0; j < c.n; ++j) {
+          const int cycle = std::min(3 * c.n_used, c.n_experts);
+          const int turn = (j - static_cast<int>(pass - 1) * c.n_used % cycle + cycle) % cycle;
+          const float wanted = j < cycle && turn < c.n_used ? 3 : 0;
+          x[size(j)] = (wanted + 0.01f * x[size(j)]) / weight[size(j)];
+        }
+      }
       const std::string label =
           fmt::format("{} of {} experts, {} wide, pass {}", c.n_used, c.n_experts, c.n, pass);
       float* input = test.output<float>(size(c.n));
@@ -156,7 +164,7 @@ void test_route(Selftest& test) {
       for (int e = 0; e < c.n_experts; ++e)
         entries.push_back(pass == 1 && e % 3 == 0 ? 0 : slot_entry(e + 5, static_cast<uint32_t>(100 + e)));
       RouteRecord* record = test.output<RouteRecord>(1);
-      uint32_t* stop = copied<uint32_t>(test, {0});
+      uint32_t* stop = test.copied<uint32_t>({0});
       const std::vector<Step> step = {{.position = 0, .number = pass, .flip = 0}};
       test.stream().launch<Route>(
           {.grid = {Route::blocks(n_rows), 1},
@@ -261,6 +269,8 @@ void test_route(Selftest& test) {
         check_values(test, label + ", flag", stop, {missing ? 1u : 0u});
       }
     }
+    if (c.where == Where::device && c.n_experts > 2 * c.n_used)
+      RL_CHECK(slots.misses[0] > 1, "expert 0 was never given away");
   }
 }
 
@@ -279,8 +289,8 @@ void test_best(Selftest& test) {
   rows.emplace_back("0 and -0", std::vector<float>{-1, -0.0f, 0.0f});
   rows.emplace_back("all less than 0", std::vector<float>{-3, -kInfinity, -2, -2});
   rows.emplace_back("NaN", std::vector<float>{kNaN, -5, -kNaN, -4});
-  uint64_t* best = copied<uint64_t>(test, {0});
-  uint32_t* ticket = copied<uint32_t>(test, {0});
+  uint64_t* best = test.copied<uint64_t>({0});
+  uint32_t* ticket = test.copied<uint32_t>({0});
   for (const auto& [label, logits] : rows) {
     uint64_t* told = test.output<uint64_t>(1);
     const int n = static_cast<int>(logits.size());

@@ -46,11 +46,8 @@ void test_delta(Selftest& test) {
 
     std::vector<float> histories(2 * history.size(), std::numeric_limits<float>::quiet_NaN());
     std::ranges::copy(history, histories.begin() + static_cast<std::ptrdiff_t>(history.size()));  // half 1
-    float* history_out = test.output<float>(histories.size());
-    float* state_out = test.output<float>(state.size());
-    test.stream().copy(history_out, histories.data(), histories.size() * sizeof(float));
-    test.stream().copy(state_out, state.data(), state.size() * sizeof(float));
-    test.stream().synchronize();
+    float* history_out = test.copied(histories);
+    float* state_out = test.copied(state);
     float* q = test.output<float>(size(n_tokens, n_k_heads, DeltaLayout::kHead));
     float* k = test.output<float>(size(n_tokens, n_k_heads, DeltaLayout::kHead));
     float* v = test.output<float>(size(n_tokens, n_v_heads, dim));
@@ -174,11 +171,8 @@ void test_delta(Selftest& test) {
     }
     const int wide_width = width + n_v_heads * dim, slices = DeltaStep::slices(dim),
               core_width = n_v_heads * dim;
-    float* history_step = test.output<float>(histories.size());
-    float* state_step = test.output<float>(state.size());
-    test.stream().copy(history_step, histories.data(), histories.size() * sizeof(float));
-    test.stream().copy(state_step, state.data(), state.size() * sizeof(float));
-    test.stream().synchronize();
+    float* history_step = test.copied(histories);
+    float* state_step = test.copied(state);
     float* core_step = test.output<float>(size(n_tokens, core_width));
     float* squares = test.output<float>(size(n_tokens, n_v_heads, slices));
     const size_t rounded_size = rounded_bytes(core_width);

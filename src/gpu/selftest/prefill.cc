@@ -82,7 +82,6 @@ void test_sort(Selftest& test) {
     for (int32_t& id : ids)
       id = static_cast<int32_t>(std::min(test.random()() % static_cast<unsigned>(n_experts),
                                          test.random()() % static_cast<unsigned>(n_experts)));
-    const auto bytes = [](int count) { return static_cast<size_t>(count) * sizeof(int32_t); };
     auto* token = test.output<int32_t>(static_cast<size_t>(n));
     auto* selection = test.output<int32_t>(static_cast<size_t>(n));
     auto* first_tile = test.output<int32_t>(static_cast<size_t>(n_experts + 1));
@@ -116,9 +115,7 @@ void test_sort(Selftest& test) {
     }
     expected_first.push_back(static_cast<int32_t>(expected_tiles.size()));
     const std::string label = fmt::format("{} x {} of {} experts", n_tokens, n_used, n_experts);
-    auto* sorted = test.output<int32_t>(static_cast<size_t>(n));
-    test.stream().copy(sorted, got.data(), bytes(n));
-    test.stream().synchronize();
+    auto* sorted = test.copied(got);
     test.check_bytes(label + ", list", sorted, std::as_bytes(std::span(expected)));
     test.check_bytes(label + ", tokens", token, std::as_bytes(std::span(expected_tokens)));
     test.check_bytes(label + ", first tiles", first_tile, std::as_bytes(std::span(expected_first)));
@@ -142,9 +139,7 @@ void test_sum(Selftest& test) {
                              shared = test.normal(size(n_tokens, n));
     const std::vector<float> shares = test.normal(size(n_tokens, n_used + (with_shared ? 1 : 0)));
     const std::vector<float> before = test.normal(size(n_tokens, n));
-    float* residual = test.output<float>(before.size());
-    test.stream().copy(residual, before.data(), before.size() * sizeof(float));
-    test.stream().synchronize();
+    float* residual = test.copied(before);
     float* shown = test.output<float>(before.size());
     test.stream().launch<PrefillSum>({.grid = {static_cast<uint32_t>(n_tokens)}, .threads = 256},
                                      {.parts = test.upload(parts),

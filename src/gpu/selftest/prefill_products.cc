@@ -107,9 +107,7 @@ void test_product(Selftest& test, quant::Type type) {
     }
     float* y = test.output<float>(size(n_results, c.rows));
     const std::vector<float> before = test.normal(size(n_results, c.rows));
-    float* sum = test.output<float>(before.size());
-    test.stream().copy(sum, before.data(), before.size() * sizeof(float));
-    test.stream().synchronize();
+    float* sum = test.copied(before);
     prefill_product(launcher, device_matrix(type, c.rows, c.cols, test.upload(planes)), input, tokens,
                     n_tiles, {y, sum, c.rows}, test.codebooks());
 

@@ -176,8 +176,7 @@ class ProjectCase {
     const size_t n_out = expected.values.size();
     auto* y = with_y || !with_residual ? test_.output<float>(n_out) : nullptr;
     const std::vector<float> before = test_.normal(n_out);
-    auto* residual = with_residual ? test_.output<float>(n_out) : nullptr;
-    if (with_residual) test_.stream().copy(residual, before.data(), n_out * sizeof(float));
+    auto* residual = with_residual ? test_.copied(before) : nullptr;
     launch(input, y, residual, kTokens, nullptr);
     if (y != nullptr) test_.check(fmt::format("{}{}", label_, how), y, expected);
     if (with_residual) {
@@ -410,9 +409,8 @@ void test_experts(Selftest& test, const ExpertCase& c) {
     sums.values.insert(sums.values.end(), total.values.begin(), total.values.end());
     sums.bounds.insert(sums.bounds.end(), total.bounds.begin(), total.bounds.end());
   }
-  auto* out = test.output<float>(kTokens * n);
+  auto* out = test.copied(residual);
   auto* shown = test.output<float>(kTokens * n);
-  test.stream().copy(out, residual.data(), residual.size() * sizeof(float));
   const ProductLayout down = ExpertsDown::layout(layer, hidden_stride);
   test.stream().launch<ExpertsDown>(
       {.grid = {ExpertsDown::blocks(c.n), tokens}, .threads = kStepThreads, .dynamic_shared = down.bytes},

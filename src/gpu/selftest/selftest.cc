@@ -27,8 +27,9 @@ std::vector<float> Selftest::normal(size_t n) {
 
 std::byte* Selftest::upload_bytes(std::span<const std::byte> bytes) {
   Buffer& buffer = buffers_.emplace_back(device_.allocate(std::max<size_t>(bytes.size(), 1), "a self-test"));
+  const WaitAtExit wait(*stream_);  // the caller's bytes may go
   stream_->copy(buffer.as(), bytes.data(), bytes.size());
-  stream_->synchronize();  // the caller's bytes may go
+  stream_->synchronize();
   return buffer.as();
 }
 

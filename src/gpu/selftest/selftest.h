@@ -67,9 +67,20 @@ class Selftest {
   /// Compares values that the host has; NaN is a failure here, too.
   void compare(const std::string& label, std::span<const float> values, const Expected& expected);
 
+  /// An output() that begins as these values.
+  template <typename T>
+  T* copied(const std::vector<T>& values) {
+    T* to = output<T>(values.size());
+    const WaitAtExit wait(*stream_);  // the caller's values may go
+    stream_->copy(to, values.data(), values.size() * sizeof(T));
+    stream_->synchronize();
+    return to;
+  }
+
   template <typename T>
   std::vector<T> download(const T* from, size_t n) {
     std::vector<T> out(n);
+    const WaitAtExit wait(*stream_);
     stream_->copy(out.data(), from, n * sizeof(T));
     stream_->synchronize();
     return out;

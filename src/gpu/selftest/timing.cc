@@ -54,6 +54,7 @@ class Pool {
   Pool(Device& device, Stream& stream, std::vector<std::byte> one, size_t most)
       : bytes_(one.size()), n_(std::clamp<size_t>(most / one.size(), 1, 16 * kLaunches)) {
     memory_ = device.allocate(n_ * bytes_, "matrices to time");
+    const WaitAtExit wait(stream);
     for (size_t i = 0; i < n_; ++i) stream.copy(memory_.as() + i * bytes_, one.data(), bytes_);
     stream.synchronize();
   }
@@ -80,6 +81,7 @@ std::vector<std::byte> random_planes(quant::Type type, int rows, int cols) {
 struct Bench {
   Bench(Device& d, Stream& s) : device(d), stream(s), books(upload_codebooks(d, s)) {
     const std::vector<float> values(kValues, 1.0f);
+    const WaitAtExit wait(s);
     ones = device.allocate(values.size() * sizeof(float), "activations");
     stream.copy(ones.as(), values.data(), ones.bytes());
     zeros = device.allocate(ones.bytes(), "zeros");
@@ -146,6 +148,7 @@ void time_experts(Bench& b, quant::Type type, quant::Type shared, size_t pool_by
   std::vector<int32_t> slots(kLaunches * kUsed);
   for (int32_t& slot : slots) slot = static_cast<int32_t>(random() % pool.n());
   const Buffer slots_device = b.device.allocate(slots.size() * sizeof(int32_t), "slots");
+  const WaitAtExit wait(b.stream);
   b.stream.copy(slots_device.as(), slots.data(), slots_device.bytes());
   const auto layer = [&](size_t i) {
     LayerExperts out{};
@@ -247,6 +250,7 @@ TimingLine time_delta_step(Bench& b, size_t pool_bytes) {
                      .first_of_k_head = v % 2 == 0});
   }
   const Buffer heads_device = b.device.allocate(heads.size() * sizeof(DeltaHead), "heads");
+  const WaitAtExit wait(b.stream);
   b.stream.copy(heads_device.as(), heads.data(), heads_device.bytes());
   b.stream.fill(b.zeros.as(), 0, b.zeros.bytes());
   return time_chain(b.device, b.stream, "delta_step 32 heads of 128", 2 * kState * sizeof(float),
@@ -289,6 +293,7 @@ TimingLine time_attend(Bench& b, int position, size_t pool_bytes) {
                part_sums = b.device.allocate(2 * n_parts * sizeof(float), "parts");
   const Step step{.position = position, .number = 1, .flip = 0};
   const Buffer step_device = b.device.allocate(sizeof step, "the step's record");
+  const WaitAtExit wait(b.stream);
   b.stream.copy(step_device.as(), &step, sizeof step);
   return time_chain(
       b.device, b.stream, fmt::format("attend, attend_combine at position {}", position),
