@@ -70,8 +70,7 @@ class GpuRunner final : public model::Runner {
     uint64_t hits = 0, all = 0;
   };
   Selections selections() const;
-  /// What became of each expert, [n_layers][n_experts]. Chunks of a prompt that bring or have all experts are
-  /// not counted.
+  /// What became of each expert, [n_layers][n_experts]. Chunks of a prompt are not counted.
   std::vector<experts::ExpertUse> expert_uses() const;
   /// The same in all: of the slots on the device. bytes_read: from the file where the host manages the cache,
   /// over the bus where the device does.
