@@ -92,6 +92,12 @@ class RuleGpu final : public HostGpu {
     }
   }
 
+  /// ... and that, too.
+  void end_beside() {
+    while (!beside_.empty()) step_beside();
+  }
+  ExpertKey content(int slot) const { return content_[static_cast<size_t>(slot)]; }
+
   void submit(int first, int last, bool predict) override {
     for (int s = first; s < last; ++s) {
       if (predict && s > 0 && s < sizes_.n_layers) main_.push_back({Step::Predict, s});
@@ -260,6 +266,18 @@ HostWalkStatistics run(const TestFiles& files, const Setting& setting, Choices& 
     walk.token(gpu, setting.window);
     gpu.end_token();
     walk.finish();
+    // Between tokens a chunk of a prompt may use what lies in the slots.
+    if (i % 3 != 1) continue;
+    gpu.end_beside();
+    walk.pause();
+    for (int slot = 0; slot < setting.n_slots; ++slot) {
+      RL_CHECK(pool.pins(slot) == 0, "slot {} is pinned during a pause", slot);
+      const ExpertKey key = pool.key_of(slot);
+      if (key.layer < 0) continue;
+      const uint64_t entry = table[static_cast<size_t>(key.layer * setting.sizes.n_experts + key.expert)];
+      RL_CHECK(gpu.content(slot) == key && entry != 0 && slot_of_entry(entry) == slot,
+               "slot {} is not what it is said to be", slot);
+    }
   }
   walk.abandon();
   return walk.statistics();
