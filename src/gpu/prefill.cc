@@ -378,12 +378,11 @@ void Prefill::Pass::experts(int l) {
   dense.n = n;
   const int dense_tiles = (n + kTileTokens - 1) / kTileTokens;
   router_product(launcher, w.router, n_rows, s.floats_, c.n_embd, dense, s.router_);
-  launch<PrefillSelect>({PrefillSelect::blocks(n)}, PrefillSelect::dynamic_shared(c.n_experts),
+  launch<PrefillSelect>({static_cast<uint32_t>(n)}, 0,
                         {.logits = s.router_,
                          .ids = s.ids_,
                          .shares = s.shares_,
                          .scale = c.expert_weights_scale,
-                         .n_tokens = n,
                          .n_experts = c.n_experts,
                          .n_used = used,
                          .n_rows = n_rows});

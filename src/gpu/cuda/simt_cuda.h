@@ -91,6 +91,7 @@ __device__ inline T warp_sum(T value, int width) {
 }
 template <int Width = 32, typename T>
 __device__ inline T warp_max(T value) {
+  if constexpr (Width == 32 && std::is_same_v<T, uint32_t>) return __reduce_max_sync(0xffffffffu, value);
 #pragma unroll
   for (int half = Width / 2; half > 0; half /= 2) {
     const T other = shuffle_xor(value, half);
@@ -100,6 +101,7 @@ __device__ inline T warp_max(T value) {
 }
 template <int Width = 32, typename T>
 __device__ inline T warp_min(T value) {
+  if constexpr (Width == 32 && std::is_same_v<T, uint32_t>) return __reduce_min_sync(0xffffffffu, value);
 #pragma unroll
   for (int half = Width / 2; half > 0; half /= 2) {
     const T other = shuffle_xor(value, half);
@@ -228,7 +230,7 @@ __device__ inline void store_release_system(uint32_t* address, uint32_t value) {
   asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 __device__ inline void fence_device() {
-  __threadfence();
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 __device__ inline void fence_system() {
   __threadfence_system();

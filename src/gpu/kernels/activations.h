@@ -58,25 +58,37 @@ struct BlockVector {
   simt::F32x4 v[kWords];
 
   RL_DEVICE void load(const float* x, int n) {
+    RL_UNROLL
     for (int k = 0; k < kWords; ++k) {
       const int i = 4 * (simt::thread_index() + k * kBlockThreads);
       v[k] = i < n ? *reinterpret_cast<const simt::F32x4*>(x + i) : simt::F32x4{};
     }
   }
-  RL_DEVICE void store(float* x, int n) const {
+  /// put(i, value) for each of its values.
+  template <typename Put>
+  RL_DEVICE void for_each(int n, Put put) const {
+    RL_UNROLL
     for (int k = 0; k < kWords; ++k) {
-      const int i = 4 * (simt::thread_index() + k * kBlockThreads);
-      if (i < n) *reinterpret_cast<simt::F32x4*>(x + i) = v[k];
+      const int first = 4 * (simt::thread_index() + k * kBlockThreads);
+      RL_UNROLL
+      for (int i = 0; i < 4; ++i)
+        if (first < n) put(first + i, v[k].v[i]);
     }
   }
-  /// Multiplies by 1 / sqrt(mean of the squares + eps) and by weight.
-  RL_DEVICE void rms_normalize(const BlockVector& weight, int n, float eps, float* scratch) {
+  /// 1 / sqrt(mean of the squares + eps), as rms_scale() adds them up.
+  RL_DEVICE float rms_scale(int n, float eps, float* scratch) const {
     float sum = 0;
+    RL_UNROLL
     for (int k = 0; k < kWords; ++k) {
+      RL_UNROLL
       for (int i = 0; i < 4; ++i) sum = simt::fma(v[k].v[i], v[k].v[i], sum);
     }
-    const float scale = simt::reciprocal_sqrt(block_sum(sum, scratch) / static_cast<float>(n) + eps);
+    return simt::reciprocal_sqrt(block_sum(sum, scratch) / static_cast<float>(n) + eps);
+  }
+  RL_DEVICE void multiply(float scale, const BlockVector& weight) {
+    RL_UNROLL
     for (int k = 0; k < kWords; ++k) {
+      RL_UNROLL
       for (int i = 0; i < 4; ++i) v[k].v[i] = v[k].v[i] * scale * weight.v[k].v[i];
     }
   }
@@ -112,24 +124,28 @@ class QuantizedActivations {
       const int word = base + simt::thread_index();
       simt::F32x4 v;
       for (int i = 0; i < 4; ++i) v.v[i] = 4 * word + i < n ? value(4 * word + i) : 0.0f;
-      fill_word(word, words, v);
+      fill_word(static_cast<uint32_t>(word), static_cast<uint32_t>(words), v);
     }
   }
-  /// The same with four values at a time, value4(i) for i, i + 1, i + 2, i + 3 (zeros from n on).
-  template <typename Value4>
-  RL_DEVICE void fill_words(int n, Value4 value4) {
+  /// The same from a block's registers, whose words of four values change(i, word) changes before, for those
+  /// from value i < n on.
+  template <typename Change>
+  RL_DEVICE void fill(int n, const BlockVector& x, Change change) {
     const int words = strips(n) * 4;
-    RL_UNROLL_BY(1)
-    for (int base = 0; base < words; base += kBlockThreads) {
-      const int word = base + simt::thread_index();
-      fill_word(word, words, value4(4 * word));
+    RL_UNROLL
+    for (int k = 0; k < BlockVector::kWords; ++k) {
+      if (k * kBlockThreads >= words) break;
+      const int word = k * kBlockThreads + simt::thread_index();
+      simt::F32x4 v = x.v[k];
+      if (4 * word < n) change(4 * word, v);
+      fill_word(static_cast<uint32_t>(word), static_cast<uint32_t>(words), v);
     }
   }
 
   /// One value of each thread of a warp: 16 neighbouring threads have a strip, whose last ones may be zeros
   /// behind the end; `there`: false for all 16 where there is no such strip.
   RL_DEVICE void put(int i, float value, bool there) {
-    const float largest = simt::warp_max<kStrip>(there ? magnitude(value) : 0.0f);
+    const float largest = simt::float_of_bits(simt::warp_max<kStrip>(there ? magnitude(value) : 0u));
     const bool zero = largest < 0x1p-100f;
     const int q = simt::round_to_int(value * (zero ? 0.0f : 127.0f / largest));
     const int sum = simt::warp_sum<kStrip>(there ? q : 0);
@@ -146,8 +162,10 @@ class QuantizedActivations {
   RL_DEVICE UnitActivations<N> unit(int number) const {
     using Unit = UnitActivations<N>;
     Unit out;
+    // place() of them all: they lie in one group of eight.
+    const int first = number * Unit::kStrips, turn = (first >> 3) & 3;
     RL_UNROLL
-    for (int s = 0; s < Unit::kStrips; ++s) out.q[s] = q_[place(number * Unit::kStrips + s)];
+    for (int s = 0; s < Unit::kStrips; ++s) out.q[s] = q_[(first + s) ^ turn];
     if constexpr (N == 64) {
       const simt::F32x4 scale = reinterpret_cast<const simt::F32x4*>(scale_)[number];
       const simt::F32x4 sum = reinterpret_cast<const simt::F32x4*>(sum_)[number];
@@ -172,17 +190,20 @@ class QuantizedActivations {
   RL_DEVICE float* sums() const { return sum_; }
 
  private:
-  static RL_DEVICE float magnitude(float x) { return x < 0 ? -x : x; }
+  /// |x| as an integer of the same order, which takes fewer instructions to compare.
+  static RL_DEVICE uint32_t magnitude(float x) { return simt::bits_of_float(x) & 0x7fffffffu; }
 
   /// Four values; four neighbouring threads share a strip. Called by whole warps.
-  RL_DEVICE void fill_word(int word, int words, const simt::F32x4& x) {
-    float largest = 0;
-    for (int i = 0; i < 4; ++i) largest = largest < magnitude(x.v[i]) ? magnitude(x.v[i]) : largest;
-    largest = simt::warp_max<4>(largest);
+  RL_DEVICE void fill_word(uint32_t word, uint32_t words, const simt::F32x4& x) {
+    uint32_t greatest = 0;
+    RL_UNROLL
+    for (int i = 0; i < 4; ++i) greatest = greatest < magnitude(x.v[i]) ? magnitude(x.v[i]) : greatest;
+    const float largest = simt::float_of_bits(simt::warp_max<4>(greatest));
     const bool zero = largest < 0x1p-100f;
     const float inverse = zero ? 0.0f : 127.0f / largest;
     uint32_t packed = 0;
     int sum = 0;
+    RL_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int q = simt::round_to_int(x.v[i] * inverse);
       packed |= (static_cast<uint32_t>(q) & 0xffu) << (8 * i);
@@ -190,11 +211,12 @@ class QuantizedActivations {
     }
     sum = simt::warp_sum<4>(sum);
     if (word >= words) return;
-    q_[place(word / 4)].v[word % 4] = packed;
+    const uint32_t strip = word / 4;
+    q_[place(static_cast<int>(strip))].v[word % 4] = packed;
     if (word % 4 == 0) {
       const float scale = zero ? 0.0f : largest / 127.0f;
-      scale_[word / 4] = scale;
-      sum_[word / 4] = scale * static_cast<float>(sum);
+      scale_[strip] = scale;
+      sum_[strip] = scale * static_cast<float>(sum);
     }
   }
 

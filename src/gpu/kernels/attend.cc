@@ -210,14 +210,20 @@ RL_RUN void AttendCombine::run(const Params& p, Shared& shared) {
   const int n_heads = static_cast<int>(simt::grid_size().x);
   simt::let_next_start();
   if (simt::skipped(p.skip)) return;
-  const bool there = thread < p.head_dim;
-  const Split s = split_positions(p.step->position + 1, p.max_parts);
+  // What does not depend on the position is asked for together with it; parts behind the last one are not
+  // used.
+  const bool there = thread < p.head_dim, of_part = thread < p.max_parts;
   const size_t first = static_cast<size_t>(head) * p.max_parts;
+  const float own_max = of_part ? p.part_max[first + thread] : 0,
+              own_sum = of_part ? p.part_sum[first + thread] : 0;
+  const float gate =
+      there && p.gate != nullptr ? p.gate[static_cast<size_t>(head) * p.gate_head_stride + thread] : 0;
+  const Split s = split_positions(p.step->position + 1, p.max_parts);
 
   // Each thread has the maximum of the parts up to its own, and those before it.
-  const float own = thread < s.parts ? p.part_max[first + thread] : kNoScore;
-  const float own_sum = thread < s.parts ? p.part_sum[first + thread] : 0;
+  const float own = thread < s.parts ? own_max : kNoScore;
   float max = own;
+  RL_UNROLL
   for (int distance = 1; distance < simt::kWarpSize; distance *= 2) {
     const float other = simt::shuffle_up(max, distance);
     max = max < other ? other : max;  // itself where there is none
@@ -228,12 +234,16 @@ RL_RUN void AttendCombine::run(const Params& p, Shared& shared) {
   simt::sync_block();
   for (int w = 0; w < warp; ++w) before = before < shared.max[w] ? shared.max[w] : before;
   shared.factors[thread] = thread < s.parts ? join(before, own) : PartFactors{1, 0};
-  shared.sum[thread] = own_sum;
+  shared.sum[thread] = thread < s.parts ? own_sum : 0;
   simt::sync_block();
 
   float total = 0, sum = 0;
   const float* values = p.part_values + first * p.head_dim + thread;
-  constexpr int kBatch = 32;  // loads that are under way together
+  // Values under way together. More would be more code, which few multiprocessors have at hand: this kernel
+  // has few blocks and comes seldom.
+  constexpr int kBatch = 16;
+  static_assert(AttendSizes::kMostParts % kBatch == 0);
+  RL_UNROLL_BY(1)
   for (int base = 0; base < s.parts; base += kBatch) {
     float value[kBatch];
     RL_UNROLL
@@ -247,8 +257,7 @@ RL_RUN void AttendCombine::run(const Params& p, Shared& shared) {
     }
   }
   float out = sum / total;
-  if (there && p.gate != nullptr)
-    out *= sigmoid(p.gate[static_cast<size_t>(head) * p.gate_head_stride + thread]);
+  if (there && p.gate != nullptr) out *= sigmoid(gate);
   const int width = n_heads * p.head_dim, at = head * p.head_dim + thread;
   if (there) p.core[at] = out;
   QuantizedActivations(p.rounded, width).put(at, out, there);

@@ -70,21 +70,42 @@ RL_DEVICE inline void fetch_rows(const T* rows, int first, int end, int dim, int
 /// RMS norm, weight, rotation and a factor for one head's x[dim], by a warp; `to` is shared memory.
 RL_DEVICE inline void norm_and_rotate(const float* x, int dim, const float* weight, float eps,
                                       const float* rope, int rope_dims, float factor, float* to) {
-  const int lane = simt::lane_index();
+  // Of a thread: all are asked for before the first is waited for.
+  constexpr int kValues = AttendSizes::kMaxHeadDim / simt::kWarpSize, kTurns = kValues / 2;
+  const int lane = simt::lane_index(), half = rope_dims / 2;
+  const auto at = [&](int k) { return k * simt::kWarpSize + lane; };
+  float v[kValues], w[kValues], cosine[kTurns], sine[kTurns];
+  RL_UNROLL
+  for (int k = 0; k < kValues; ++k) {
+    v[k] = at(k) < dim ? x[at(k)] : 0;
+    w[k] = at(k) < dim ? weight[at(k)] : 0;
+  }
+  RL_UNROLL
+  for (int k = 0; k < kTurns; ++k) {
+    cosine[k] = at(k) < half ? rope[at(k)] : 0;
+    sine[k] = at(k) < half ? rope[half + at(k)] : 0;
+  }
   float squares = 0;
-  for (int i = lane; i < dim; i += simt::kWarpSize) squares = simt::fma(x[i], x[i], squares);
+  RL_UNROLL
+  for (int k = 0; k < kValues; ++k)
+    if (at(k) < dim) squares = simt::fma(v[k], v[k], squares);
   squares = simt::warp_sum(squares);
   const float scale = simt::reciprocal_sqrt(squares / static_cast<float>(dim) + eps);
-  for (int i = lane; i < dim; i += simt::kWarpSize) to[i] = x[i] * scale * weight[i];
+  RL_UNROLL
+  for (int k = 0; k < kValues; ++k)
+    if (at(k) < dim) to[at(k)] = v[k] * scale * w[k];
   simt::sync_warp();
-  const int half = rope_dims / 2;
-  for (int i = lane; i < half; i += simt::kWarpSize) {
-    const float a = to[i], b = to[half + i];
-    to[i] = a * rope[i] - b * rope[half + i];
-    to[half + i] = a * rope[half + i] + b * rope[i];
+  RL_UNROLL
+  for (int k = 0; k < kTurns; ++k) {
+    if (at(k) >= half) continue;
+    const float a = to[at(k)], b = to[half + at(k)];
+    to[at(k)] = a * cosine[k] - b * sine[k];
+    to[half + at(k)] = a * sine[k] + b * cosine[k];
   }
   simt::sync_warp();
-  for (int i = lane; i < dim; i += simt::kWarpSize) to[i] *= factor;
+  RL_UNROLL
+  for (int k = 0; k < kValues; ++k)
+    if (at(k) < dim) to[at(k)] *= factor;
 }
 
 }  // namespace redlite::gpu

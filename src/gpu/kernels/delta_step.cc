@@ -6,7 +6,9 @@ namespace redlite::gpu {
 
 struct DeltaStep::Shared {
   float q[kMaxDim], k[kMaxDim], v[kColumns];
-  float squares[2];                     // of q and of k
+  float squares[2];  // of q and of k
+  float decay, beta;
+  float gate[kColumns];                 // SiLU(z)
   float read[kBlockWarps][kColumns];    // of k, by warp
   float answer[kBlockWarps][kColumns];  // to q, by warp
 };
@@ -91,7 +93,7 @@ RL_RUN void DeltaStep::run(const Params& p, Shared& shared) {
   for (int t = 0; t < p.n_tokens; ++t) {
     const float* row = p.proj + static_cast<size_t>(t) * p.proj_stride;
     const float alpha = row[head.alpha], beta_input = row[head.beta];
-    const float z = warp == 0 && lane < n_columns ? row[head.z + column] : 0;
+    const float z = lane < n_columns ? row[head.z + column] : 0;
     float input[kChannels];
     RL_UNROLL
     for (int j = 0; j < kChannels; ++j)
@@ -118,16 +120,26 @@ RL_RUN void DeltaStep::run(const Params& p, Shared& shared) {
       const int i = c.number;
       (i < p.dim ? shared.q[i] : i < 2 * p.dim ? shared.k[i - p.dim] : shared.v[i - 2 * p.dim]) = silu(sum);
     }
-    const float decay = simt::exp(softplus(alpha + dt) * a), beta = sigmoid(beta_input);
+    // What is one for all goes to two warps that have one channel a thread.
+    if (warp == kBlockWarps - 1) {
+      const float of_head[2] = {simt::exp(softplus(alpha + dt) * a), sigmoid(beta_input)};
+      if (lane == 0) {
+        shared.decay = of_head[0];
+        shared.beta = of_head[1];
+      }
+    } else if (warp == kBlockWarps - 2) {
+      shared.gate[lane] = silu(z);
+    }
     simt::sync_block();
 
-    if (warp < 2) {
-      const float* x = warp == 0 ? shared.q : shared.k;
-      float squares = 0;
-      for (int i = lane; i < p.dim; i += simt::kWarpSize) squares = simt::fma(x[i], x[i], squares);
-      squares = simt::warp_sum(squares);
-      if (lane == 0) shared.squares[warp] = squares;
-    }
+    // Squares by every warp, though two are enough: without a branch they cost no time of their own.
+    const float* x = warp % 2 == 0 ? shared.q : shared.k;
+    float squares = 0;
+    RL_UNROLL
+    for (int i = 0; i < kMaxDim; i += simt::kWarpSize)
+      if (i + lane < p.dim) squares = simt::fma(x[i + lane], x[i + lane], squares);
+    squares = simt::warp_sum(squares);
+    if (lane == 0 && warp < 2) shared.squares[warp] = squares;
     float read = 0;
     RL_UNROLL
     for (int i = 0; i < kRows; ++i)
@@ -141,6 +153,7 @@ RL_RUN void DeltaStep::run(const Params& p, Shared& shared) {
     RL_UNROLL
     for (int w = 0; w < kBlockWarps; ++w) read += shared.read[w][lane];
     const float v = lane < n_columns ? shared.v[lane] : 0;
+    const float decay = shared.decay, beta = shared.beta, gate = shared.gate[lane];
     const float delta = (v - decay * (k_scale * read)) * beta * k_scale;
     float answer = 0;
     RL_UNROLL
@@ -158,11 +171,12 @@ RL_RUN void DeltaStep::run(const Params& p, Shared& shared) {
       RL_UNROLL
       for (int w = 0; w < kBlockWarps; ++w) answer += shared.answer[w][lane];
       answer = lane < n_columns ? answer * q_scale : 0;
-      const float squares = simt::warp_sum(answer * answer);
-      const float gated = answer * norm_weight * silu(z);
+      const float squares_of_answer = simt::warp_sum(answer * answer);
+      const float gated = answer * norm_weight * gate;
       const int core = v_head * p.dim + column, width = n_v_heads * p.dim;
       if (lane < n_columns) p.core[static_cast<size_t>(t) * width + core] = gated;
-      if (lane == 0) p.squares[(static_cast<size_t>(t) * n_v_heads + v_head) * slices + slice] = squares;
+      if (lane == 0)
+        p.squares[(static_cast<size_t>(t) * n_v_heads + v_head) * slices + slice] = squares_of_answer;
       if (p.rounded != nullptr) {
         QuantizedActivations(p.rounded + t * QuantizedActivations::bytes(width), width)
             .put(core, gated, lane < n_columns);

@@ -35,7 +35,8 @@ struct ProductLayout {
   uint32_t stage_at;      ///< of weights
   uint32_t second_stage;  ///< from there to those of a block's second job
   uint32_t chunk_bytes;   ///< from a staged chunk to the next one's place
-  int chunk_rows;         ///< of each matrix of experts, as many as are staged at a time
+  int chunk_rows;         ///< of each matrix of routed experts, as many as are staged at a time
+  int shared_chunk_rows;  ///< ... of the shared one
   uint32_t bytes;         ///< of all, with the header
 };
 

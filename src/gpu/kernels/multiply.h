@@ -9,7 +9,7 @@
 
 /// Products of rows of weights with activations, for the kernels that are made of them. A block's warps have
 /// one or two jobs, and do
-///   start(job)            before the kernel in front has ended, where it has not chosen them: codebooks and
+///   start(job)            before the kernel in front has ended codebooks and, where it does not choose them,
 ///   the
 ///                         first weights begin to come to shared memory, all at once and in the background;
 ///   wait_for_input(job)   waits for it and brings the activations to shared memory;
@@ -37,8 +37,23 @@ struct RowJob {
   int chunk_rows;
   uint32_t stage_at, chunk_bytes;  ///< the second place lies chunk_bytes behind
 
-  RL_DEVICE int chunks() const {
-    return end - first <= chunk_rows ? 1 : (end - first + chunk_rows - 1) / chunk_rows;
+  // What follows from these, so that it is at hand when the input is there: complete() fills it in.
+  int chunks;
+  uint32_t plane_at[kMaxPlanes];  ///< in a chunk of a matrix in shared memory, plane after plane
+  uint32_t matrix_bytes;          ///< of all of its planes
+  // Of several matrices each has a warp. One is shared out between all: a warp has every `strands`-th group
+  // of rows in one of its segments (in several, where segments are more than warps).
+  int strands;
+
+  RL_DEVICE void complete() {
+    chunks = end - first <= chunk_rows ? 1 : (end - first + chunk_rows - 1) / chunk_rows;
+    matrix_bytes = 0;
+    RL_UNROLL
+    for (int p = 0; p < kMaxPlanes; ++p) {
+      plane_at[p] = matrix_bytes;
+      matrix_bytes += staged_bytes(matrix.row_bytes[p], chunk_rows);
+    }
+    strands = matrix.segments == 1 ? warps : warps > matrix.segments ? warps / matrix.segments : 1;
   }
   RL_DEVICE int chunk_first(int chunk) const { return first + chunk * chunk_rows; }
   RL_DEVICE int chunk_end(int chunk) const {
@@ -49,7 +64,7 @@ struct RowJob {
 /// The activations of a block, and what else it reads once the kernel in front has ended.
 struct BlockInput {
   const uint32_t* skip;  ///< the early-out flag
-  bool waited;           ///< the block has waited for the kernel in front and looked at the flag
+  bool waits_first;      ///< which weights are wanted is known only when the kernel in front has ended
   bool starts_next;      ///< let_next_start() is called behind the wait and not before
   ProductLayout layout;
   const Codebooks* codebooks;
@@ -66,6 +81,7 @@ struct BlockInput {
   const float* squares;      ///< [n / dim][n_squares]: parts of the sum of the squares of each head of dim
                              ///< values, by whose RMS norm it is still to be multiplied; nullptr: it is not
   int dim, n_squares;
+  static constexpr int kMostSquares = 4;
   /// Values that go to shared memory as they are, at most kBlockThreads.
   struct Extra {
     const float* from;  ///< nullptr: none
@@ -99,16 +115,19 @@ RL_DEVICE inline QuantizedActivations rounded_vector(const BlockInput& in, int n
 /// 1 / sqrt(mean of the squares + eps) of the head that value i belongs to.
 RL_DEVICE inline float head_scale(const BlockInput& in, int i) {
   const float* squares = in.squares + i / in.dim * in.n_squares;
+  float part[BlockInput::kMostSquares];  // all asked for at once
+  RL_UNROLL
+  for (int j = 0; j < BlockInput::kMostSquares; ++j) part[j] = squares[j < in.n_squares ? j : 0];
   float sum = 0;
-  RL_UNROLL_BY(1)
-  for (int j = 0; j < in.n_squares; ++j) sum += squares[j];
+  RL_UNROLL
+  for (int j = 0; j < BlockInput::kMostSquares; ++j) sum += j < in.n_squares ? part[j] : 0;
   return simt::reciprocal_sqrt(sum / static_cast<float>(in.dim) + in.eps);
 }
 
-/// Starts to bring the norm's weights to shared memory, where n is a multiple of 4; each thread those that it
-/// will use.
+/// Starts to bring the norm's weights to shared memory, where a block holds the vector in registers; each
+/// thread those that it will use.
 RL_DEVICE inline void start_weights(const BlockInput& in) {
-  if (in.weight == nullptr || in.n % 4 != 0) return;
+  if (in.weight == nullptr || !BlockVector::holds(in.n)) return;
   std::byte* to = simt::dynamic_shared<std::byte>() + in.layout.weights_at;
   for (int i = 4 * simt::thread_index(); i < in.n; i += 4 * kBlockThreads)
     simt::copy_async16(to + sizeof(float) * i, in.weight + i);
@@ -118,37 +137,29 @@ RL_DEVICE inline void normalize(const BlockInput& in, float* scratch) {
   std::byte* memory = simt::dynamic_shared<std::byte>();
   auto* values = reinterpret_cast<float*>(memory + in.layout.floats_at);
   QuantizedActivations rounded = rounded_vector(in, 0);
-  if (in.n % 4 == 0) {
-    float sum = 0;
-    RL_UNROLL_BY(2)
-    for (int i = 4 * simt::thread_index(); i < in.n; i += 4 * kBlockThreads) {
-      const auto x = *reinterpret_cast<const simt::F32x4*>(in.x + i);
-      *reinterpret_cast<simt::F32x4*>(values + i) = x;
-      RL_UNROLL
-      for (int j = 0; j < 4; ++j) sum = simt::fma(x.v[j], x.v[j], sum);
-    }
+  const int n = in.n;
+  float* const shown = in.shown;
+  if (BlockVector::holds(n)) {
+    BlockVector x;
+    x.load(in.x, n);
+    const float scale = x.rms_scale(n, in.eps, scratch);
     simt::copy_wait<1>();
     const auto* weights = reinterpret_cast<const float*>(memory + in.layout.weights_at);
-    const float scale = simt::reciprocal_sqrt(block_sum(sum, scratch) / static_cast<float>(in.n) + in.eps);
-    rounded.fill_words(in.n, [&](int i) {
-      simt::F32x4 out{};
-      if (i >= in.n) return out;
-      const auto x = *reinterpret_cast<const simt::F32x4*>(values + i);
+    rounded.fill(n, x, [&](int i, simt::F32x4& word) {
       const auto weight = *reinterpret_cast<const simt::F32x4*>(weights + i);
       RL_UNROLL
-      for (int j = 0; j < 4; ++j) out.v[j] = x.v[j] * scale * weight.v[j];
-      if (in.floats) *reinterpret_cast<simt::F32x4*>(values + i) = out;
-      if (in.shown != nullptr) *reinterpret_cast<simt::F32x4*>(in.shown + i) = out;
-      return out;
+      for (int j = 0; j < 4; ++j) word.v[j] = word.v[j] * scale * weight.v[j];
+      if (in.floats) *reinterpret_cast<simt::F32x4*>(values + i) = word;
+      if (shown != nullptr) *reinterpret_cast<simt::F32x4*>(shown + i) = word;
     });
   } else {
-    const float scale = rms_scale(in.x, in.n, in.eps, scratch);
+    const float scale = rms_scale(in.x, n, in.eps, scratch);
     const auto value = [&](int i) { return in.x[i] * scale * in.weight[i]; };
-    rounded.fill(in.n, value);
+    rounded.fill(n, value);
     RL_UNROLL_BY(1)
-    for (int i = simt::thread_index(); i < in.n; i += kBlockThreads) {
+    for (int i = simt::thread_index(); i < n; i += kBlockThreads) {
       values[i] = value(i);
-      if (in.shown != nullptr) in.shown[i] = value(i);
+      if (shown != nullptr) shown[i] = value(i);
     }
   }
 }
@@ -168,35 +179,32 @@ RL_DEVICE inline void bring(const BlockInput& in) {
       }
     }
   }
-  if (in.quantized) {
-    constexpr int kAtOnce = 3;
-    const auto* from = reinterpret_cast<const simt::U32x4*>(in.rounded);
-    auto* to = reinterpret_cast<simt::U32x4*>(memory + kProductHeader);
-    const int words = in.n_vectors * static_cast<int>(in.layout.vector_bytes / sizeof(simt::U32x4));
-    const QuantizedActivations first = rounded_vector(in, 0);
-    const int strips = QuantizedActivations::strips(in.n);
+  if (in.quantized && in.squares != nullptr) {
     // One vector with norms of heads: its scales and sums are multiplied on the way.
-    const int plain = in.squares == nullptr ? words : strips;
-    for (int base = thread; base < plain; base += kAtOnce * kBlockThreads) {
-      simt::U32x4 loaded[kAtOnce];
-      RL_UNROLL
-      for (int j = 0; j < kAtOnce; ++j)
-        if (base + j * kBlockThreads < plain) loaded[j] = from[base + j * kBlockThreads];
-      RL_UNROLL
-      for (int j = 0; j < kAtOnce; ++j)
-        if (base + j * kBlockThreads < plain) to[base + j * kBlockThreads] = loaded[j];
-    }
-    if (in.squares != nullptr) {
-      const auto* scales = reinterpret_cast<const float*>(from + strips);
-      RL_UNROLL_BY(1)
-      for (int s = thread; s < strips; s += kBlockThreads) {
-        const bool there = s * QuantizedActivations::kStrip < in.n;
-        const float scale = there ? head_scale(in, s * QuantizedActivations::kStrip) : 0.0f;
-        first.scales()[s] = there ? scales[s] * scale : 0.0f;
-        first.sums()[s] = there ? scales[strips + s] * scale : 0.0f;
-      }
+    const QuantizedActivations vector = rounded_vector(in, 0);
+    const int strips = QuantizedActivations::strips(in.n);
+    const auto* from = reinterpret_cast<const simt::U32x4*>(in.rounded);
+    const auto* scales = reinterpret_cast<const float*>(from + strips);
+    for (int s = thread; s < strips; s += kBlockThreads) {
+      const int i = s * QuantizedActivations::kStrip;
+      const bool there = i < in.n;
+      const simt::U32x4 integers = from[s];
+      const float scale = scales[s], sum = scales[strips + s], of_head = head_scale(in, there ? i : 0);
+      vector.integers()[s] = integers;
+      vector.scales()[s] = there ? scale * of_head : 0;
+      vector.sums()[s] = there ? sum * of_head : 0;
     }
   }
+}
+
+/// Starts to bring what is rounded and needs no more than to be copied.
+RL_DEVICE inline void start_rounded(const BlockInput& in) {
+  if (!in.quantized || in.weight != nullptr || in.squares != nullptr) return;
+  std::byte* to = simt::dynamic_shared<std::byte>() + kProductHeader;
+  const int bytes = in.n_vectors * static_cast<int>(in.layout.vector_bytes);
+  RL_UNROLL_BY(1)
+  for (int i = 16 * simt::thread_index(); i < bytes; i += 16 * kBlockThreads)
+    simt::copy_async16(to + i, in.rounded + i);
 }
 
 /// Where a job's matrix lies.
@@ -207,41 +215,33 @@ RL_DEVICE inline const std::byte* data_of(const RowJob& job, int matrix) {
   return data + job.slot_bytes * simt::load_relaxed(reinterpret_cast<const uint32_t*>(job.slots) + matrix);
 }
 
-/// Where a chunk of a matrix lies in shared memory, plane after plane.
-struct StagedChunk {
-  uint32_t plane[kMaxPlanes];  ///< behind the matrix's first byte
-  uint32_t bytes;              ///< of a matrix
-};
-RL_DEVICE inline StagedChunk staged_chunk(const RowJob& job) {
-  StagedChunk out{};
-  RL_UNROLL
-  for (int p = 0; p < kMaxPlanes; ++p) {
-    out.plane[p] = out.bytes;
-    out.bytes += staged_bytes(job.matrix.row_bytes[p], job.chunk_rows);
-  }
-  return out;
-}
-
 /// Starts to bring a chunk of the job's rows to shared memory, by its warps: all of them a plane together
 /// where there is one matrix, else each another one.
 RL_NOINLINE static RL_DEVICE void stage(int number, int chunk) {
   const RowJob& job = product_block().jobs[number];
   const DeviceMatrix& m = job.matrix;
   const int first = job.chunk_first(chunk), end = job.chunk_end(chunk), n = job.n_matrices;
-  if (takes_floats(m.type)) return;
   const int lane = simt::lane_index(), warp = simt::warp_index() - job.first_warp;
+  if (takes_floats(m.type)) {
+    // These are not staged: at least they are in L2 when they are asked for.
+    const uint32_t row = m.row_bytes[0];
+    for (int i = warp; i < n * (end - first) && lane == 0 && row % 16 == 0; i += job.warps)
+      simt::prefetch_l2(data_of(job, i / (end - first)) + m.planes.plane[0] +
+                            static_cast<uint64_t>(first + i % (end - first)) * row,
+                        row);
+    return;
+  }
   uint32_t slot = 0;
   // Past L1, which may have kept the slots of a layer before.
   if (job.slots != nullptr && lane < n)
     slot = simt::load_relaxed(reinterpret_cast<const uint32_t*>(job.slots) + lane);
-  const StagedChunk place = staged_chunk(job);
   std::byte* to = simt::dynamic_shared<std::byte>() + job.stage_at + (chunk % 2 != 0 ? job.chunk_bytes : 0);
   const int together = n == 1 ? job.warps : 1;
   const auto thread = static_cast<uint32_t>(n == 1 ? warp * simt::kWarpSize + lane : lane);
   const uint32_t step = static_cast<uint32_t>(16 * simt::kWarpSize * together);
   for (int matrix = n == 1 ? 0 : warp; matrix < n; matrix += n == 1 ? 1 : job.warps) {
     const std::byte* from = m.planes.data + job.slot_bytes * simt::shuffle(slot, matrix);
-    std::byte* place_of_matrix = to + static_cast<uint32_t>(matrix) * place.bytes;
+    std::byte* place_of_matrix = to + static_cast<uint32_t>(matrix) * job.matrix_bytes;
     RL_UNROLL
     for (int p = 0; p < kMaxPlanes; ++p) {
       const uint32_t row = m.row_bytes[p];
@@ -250,7 +250,7 @@ RL_NOINLINE static RL_DEVICE void stage(int number, int chunk) {
       const auto bytes = static_cast<uint32_t>((static_cast<uint64_t>(end) * row + 15) / 16 * 16 - begin);
       const std::byte* source = from + m.planes.plane[p] + begin;
       for (uint32_t i = 16 * thread; i < bytes; i += step)
-        simt::copy_async16(place_of_matrix + place.plane[p] + i, source + i);
+        simt::copy_async16(place_of_matrix + job.plane_at[p] + i, source + i);
     }
   }
 }
@@ -258,7 +258,7 @@ RL_NOINLINE static RL_DEVICE void stage(int number, int chunk) {
 /// Behind chunk number `chunk`: waits for the next one, and begins to bring the one after it. False: it was
 /// the last.
 RL_NOINLINE static RL_DEVICE bool next_chunk(int number, int chunk) {
-  const int chunks = product_block().jobs[number].chunks();
+  const int chunks = product_block().jobs[number].chunks;
   if (chunk + 1 >= chunks) return false;
   simt::sync_block();
   if (chunk + 2 < chunks) stage(number, chunk + 2);
@@ -293,35 +293,38 @@ RL_DEVICE inline void multiply_quantized(int number, int chunk) {
   const BlockInput& in = product_block().input;
   const RowJob& job = product_block().jobs[number];
   const DeviceMatrix& m = job.matrix;
-  const int warp = simt::warp_index() - job.first_warp, warps = job.warps, segments = m.segments;
+  const int warp = simt::warp_index() - job.first_warp, segments = m.segments;
   const int units = m.planes.cols / kValues, lanes = m.lanes;
   const int lane_bits = simt::count_bits(static_cast<uint32_t>(lanes - 1));
   const int lane = simt::lane_index() & (lanes - 1), row_in_group = simt::lane_index() >> lane_bits;
-  const int group_rows = simt::kWarpSize >> lane_bits;
   const int first = job.chunk_first(chunk), rows = job.chunk_end(chunk) - first;
-  const int groups = (rows + group_rows - 1) >> (5 - lane_bits);
-  const int n_matrices = job.n_matrices;
-  // A warp has rows of one segment (or of several, where segments are more than warps).
-  const int strands = segments == 1 ? warps : warps > segments ? warps / segments : 1;
-  const int strand = segments == 1 ? warp : warp / segments;
-  if (strand >= strands) return;
+  const int groups = (rows + (simt::kWarpSize >> lane_bits) - 1) >> (5 - lane_bits);
+  const int n_matrices = job.n_matrices, job_rows = job.end - job.first;
+  // This warp's part: see RowJob::strands.
+  const bool several = n_matrices > 1;
+  const int matrix_step = several ? job.warps : 1, strands = several ? 1 : job.strands;
+  const int segment_step = several ? 1 : job.warps;
+  int strand = 0, first_segment = 0;
+  if (!several && segments == 1) strand = warp;
+  if (!several && segments > 1) {
+    for (first_segment = warp; first_segment >= segments; first_segment -= segments) ++strand;
+    if (strand >= strands) return;
+  }
 
-  const StagedChunk place = staged_chunk(job);
   detail::StagedPlanes planes;
-  const simt::SharedAddress staged =
-      simt::shared_address(memory) + job.stage_at + (chunk % 2 != 0 ? job.chunk_bytes : 0);
+  const simt::SharedAddress staged = simt::shared_address(memory) + job.stage_at +
+                                     (chunk % 2 != 0 ? job.chunk_bytes : 0) +
+                                     (several ? static_cast<uint32_t>(warp) * job.matrix_bytes : 0);
   RL_UNROLL
   for (int p = 0; p < kMaxPlanes; ++p) {
     planes.plane[p] =
-        staged + place.plane[p] -
-        static_cast<simt::SharedAddress>(static_cast<uint64_t>(first) * m.row_bytes[p] / 16 * 16);
+        staged + job.plane_at[p] -
+        static_cast<simt::SharedAddress>(static_cast<uint32_t>(first) * m.row_bytes[p] / 16 * 16);
   }
   const StagedBooks<T> books(memory + job.books_at);
-  const int job_rows = job.end - job.first;
   float* const all_sums = reinterpret_cast<float*>(memory + job.sums_at) + (first - job.first);
   RL_UNROLL_BY(1)
-  for (int segment = segments == 1 ? 0 : warp % (warps < segments ? warps : segments); segment < segments;
-       segment += warps) {
+  for (int segment = first_segment; segment < segments; segment += segment_step) {
     // Threads without a unit, or a row, compute another's, and nobody looks.
     const int unit = segment * simt::kWarpSize + lane;
     const bool counts = unit < units;
@@ -329,20 +332,41 @@ RL_DEVICE inline void multiply_quantized(int number, int chunk) {
     const auto first_unit =
         static_cast<uint32_t>(first) * static_cast<uint32_t>(units) + static_cast<uint32_t>(safe_unit);
     detail::StagedPlanes at = planes;
-    float* sums = all_sums + segment * n_matrices * job_rows;
-    int group = strand;  // of the matrix's rows
     RL_UNROLL_BY(1)
-    for (int matrix = 0; matrix < n_matrices; ++matrix, group -= groups, sums += job_rows) {
+    for (int matrix = several ? warp : 0; matrix < n_matrices; matrix += matrix_step) {
+      float* const sums = all_sums + (segment * n_matrices + matrix) * job_rows;
+      int group = strand;
       if (group < groups) {
         const UnitActivations<kValues> x =
             rounded_vector(in, job.vector + matrix * job.vector_step).template unit<kValues>(safe_unit);
+        const auto part_of = [&](int of_group) {
+          const int row = (of_group << (5 - lane_bits)) + row_in_group;
+          const int safe_row = row < rows ? row : rows - 1;
+          const Unit<T> w = Unit<T>::load(at, first_unit + static_cast<uint32_t>(safe_row * units));
+          const float part = unit_dot<T>(w, books, x);
+          return counts ? part : 0;
+        };
+        // Two groups at a time: their instructions fill each other's gaps, and their sums share shuffles, as
+        // each half of a row's lanes goes on with one of them.
+        const bool second_half = (lane & (lanes / 2)) != 0;
+        const int leader = second_half ? lanes / 2 : 0;
+        RL_UNROLL_BY(1)
+        for (; group + strands < groups && lanes > 1; group += 2 * strands) {
+          const float one = part_of(group), other_one = part_of(group + strands);
+          float part = second_half ? other_one : one;
+          part += simt::shuffle_xor(second_half ? one : other_one, lanes / 2);
+          RL_UNROLL
+          for (int half = simt::kWarpSize / 4; half > 0; half /= 2) {
+            const float other = simt::shuffle_xor(part, half);
+            part = half < lanes / 2 ? part + other : part;
+          }
+          const int row = ((second_half ? group + strands : group) << (5 - lane_bits)) + row_in_group;
+          if (lane == leader && row < rows) sums[row] = part;
+        }
         RL_UNROLL_BY(1)
         for (; group < groups; group += strands) {
           const int row = (group << (5 - lane_bits)) + row_in_group;
-          const int safe_row = row < rows ? row : rows - 1;
-          const Unit<T> w = Unit<T>::load(at, first_unit + static_cast<uint32_t>(safe_row * units));
-          float part = unit_dot<T>(w, books, x);
-          part = counts ? part : 0;
+          float part = part_of(group);
           RL_UNROLL
           for (int half = simt::kWarpSize / 2; half > 0; half /= 2) {
             const float other = simt::shuffle_xor(part, half);
@@ -352,7 +376,8 @@ RL_DEVICE inline void multiply_quantized(int number, int chunk) {
         }
       }
       RL_UNROLL
-      for (int p = 0; p < kMaxPlanes; ++p) at.plane[p] += place.bytes;
+      for (int p = 0; p < kMaxPlanes; ++p)
+        at.plane[p] += static_cast<uint32_t>(matrix_step) * job.matrix_bytes;
     }
   }
 }
@@ -441,38 +466,64 @@ RL_NOINLINE static RL_DEVICE void multiply(int number) {
 
 }  // namespace detail
 
+namespace detail {
+
+/// Waits for the kernel in front and begins to bring what it has made; false: the pass is skipped.
+RL_DEVICE inline bool wait_for_previous(const BlockInput& in) {
+  if (simt::skipped(in.skip)) {
+    simt::copy_wait<0>();
+    return false;
+  }
+  if (in.starts_next) simt::let_next_start();
+  start_rounded(in);
+  return true;
+}
+
+}  // namespace detail
+
 /// Begins with product_block().jobs[number], which a thread has filled in before a sync_block(), as
-/// product_block().input.
-RL_DEVICE inline void start(int number) {
+/// product_block().input; false: the pass is skipped.
+RL_DEVICE inline bool start(int number) {
+  const BlockInput& in = product_block().input;
   const RowJob& job = product_block().jobs[number];
-  detail::start_weights(product_block().input);
-  stage_books(job.matrix.type, simt::dynamic_shared<std::byte>() + job.books_at,
-              product_block().input.codebooks, simt::warp_index() - job.first_book_warp, job.book_warps);
+  detail::start_weights(in);
+  stage_books(job.matrix.type, simt::dynamic_shared<std::byte>() + job.books_at, in.codebooks,
+              simt::warp_index() - job.first_book_warp, job.book_warps);
+  if (in.waits_first && !detail::wait_for_previous(in)) return false;
   detail::stage(number, 0);
   simt::copy_commit();
-  if (job.chunks() > 1) detail::stage(number, 1);
+  if (job.chunks > 1) detail::stage(number, 1);
   simt::copy_commit();
+  return true;
 }
 
 /// Waits and brings the activations to shared memory; false: the pass is skipped.
 RL_DEVICE inline bool wait_for_input() {
   const BlockInput& in = product_block().input;
-  if (!in.waited && simt::skipped(in.skip)) {
-    simt::copy_wait<0>();
-    return false;
-  }
-  if (in.starts_next) simt::let_next_start();
-  for (int i = 0; i < 2; ++i) {
-    const auto& extra = in.extras[i];
-    if (extra.from != nullptr && simt::thread_index() < extra.n)
-      extra.to[simt::thread_index()] = extra.from[simt::thread_index()];
-  }
+  // Copies in the background: the first weights, the second ones, then the activations if these are copied
+  // and did not come with the first weights.
+  const bool own_copies = !in.waits_first && in.weight == nullptr;
+  if (!in.waits_first && !detail::wait_for_previous(in)) return false;
+  if (own_copies) simt::copy_commit();
+  // All that is loaded is asked for before the first of it is waited for.
+  const int thread = simt::thread_index();
+  float extra[2] = {0, 0};
+  RL_UNROLL
+  for (int i = 0; i < 2; ++i)
+    if (in.extras[i].from != nullptr && thread < in.extras[i].n) extra[i] = in.extras[i].from[thread];
   if (in.weight != nullptr) {
     detail::normalize(in, product_block().scratch);
   } else {
     detail::bring(in);
   }
-  simt::copy_wait<1>();
+  RL_UNROLL
+  for (int i = 0; i < 2; ++i)
+    if (in.extras[i].from != nullptr && thread < in.extras[i].n) in.extras[i].to[thread] = extra[i];
+  if (own_copies) {
+    simt::copy_wait<0>();
+  } else {
+    simt::copy_wait<1>();
+  }
   simt::sync_block();
   return true;
 }

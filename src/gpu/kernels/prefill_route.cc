@@ -6,7 +6,7 @@
 namespace redlite::gpu {
 
 struct PrefillSelect::Shared {
-  Selection selections[kTokens];
+  Selection selection;
 };
 struct PrefillSort::Shared {
   int count[kMaxExperts];  // of each expert
@@ -15,14 +15,13 @@ struct PrefillSort::Shared {
 };
 
 RL_RUN void PrefillSelect::run(const Params& p, Shared& shared) {
-  const int lane = simt::lane_index(), warp = simt::warp_index();
-  const int token = static_cast<int>(simt::block_index().x * kTokens) + warp;
+  const int lane = simt::lane_index(), token = static_cast<int>(simt::block_index().x);
   simt::let_next_start();
   simt::wait_for_previous();
-  if (token >= p.n_tokens) return;
   const float* logits = p.logits + static_cast<size_t>(token) * static_cast<size_t>(p.n_rows);
-  Selection& selection = shared.selections[warp];
-  select(logits, p.n_experts, p.n_used, simt::dynamic_shared<uint64_t>() + warp * p.n_experts, selection);
+  const Selection& selection = shared.selection;
+  select(logits, p.n_experts, p.n_used, shared.selection);
+  if (simt::warp_index() != 0) return;
   const float share = share_of(selection, p.n_used, p.scale);
   const int n_shares = p.n_used + p.n_rows - p.n_experts;
   float* shares = p.shares + static_cast<size_t>(token) * static_cast<size_t>(n_shares);

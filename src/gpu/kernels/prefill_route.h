@@ -5,8 +5,7 @@
 
 namespace redlite::gpu {
 
-/// The choice of experts from the router's logits, by the rules of model/router.h, a warp for each token.
-/// Grid: {blocks()}.
+/// The choice of experts from the router's logits, by the rules of model/router.h. Grid: {n_tokens}.
 struct PrefillSelect {
   static constexpr const char* kName = "prefill_select";
   struct Params {
@@ -14,17 +13,11 @@ struct PrefillSelect {
     int32_t* ids;         // [n_tokens][n_used], best first
     float* shares;        // [n_tokens][n_used (+ 1: of the shared expert)]
     float scale;          // of the experts' shares
-    int n_tokens;
     int n_experts, n_used;
     int n_rows;
   };
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);
-  static constexpr uint32_t kTokens = 8;  ///< of a block
-  static uint32_t blocks(int n_tokens) { return (static_cast<uint32_t>(n_tokens) + kTokens - 1) / kTokens; }
-  static size_t dynamic_shared(int n_experts) {
-    return sizeof(uint64_t) * kTokens * static_cast<size_t>(n_experts);
-  }
 };
 
 /// Sorts a chunk's selections by expert and cuts them into tiles. Within an expert their order is that of no

@@ -44,8 +44,9 @@ Projection make_projection(std::span<const DeviceMatrix> matrices, bool norm, in
   double total = 0;
   for (const DeviceMatrix& m : matrices) total += row_cost(m) * m.planes.rows;
   // Two blocks on a multiprocessor leave room for those of the next kernel, which then has its first weights
-  // when its turn comes. A large product runs for so long that this does not matter.
-  double blocks = 2.0 * multiprocessors;
+  // when its turn comes; with a norm a block has longer to wait for, and a third one helps. A large product
+  // runs for so long that this does not matter.
+  double blocks = (norm ? 3.0 : 2.0) * multiprocessors;
   if (total / blocks > kMuch) blocks *= 2;
 
   Projection out;
@@ -86,16 +87,23 @@ ProductLayout ExpertsGateUp::layout(const LayerExperts& experts, int n) {
   };
   add(experts.slot);
   if (experts.has_shared) add(experts.shared);
-  const auto most = [&](DeviceMatrix ExpertMatrices::*m, int rows) {
-    return std::max(staged_bytes(experts.slot.*m, rows),
-                    experts.has_shared ? staged_bytes(experts.shared.*m, rows) : 0);
+  // A block has rows of one expert: how many are staged at a time is each one's own matter.
+  const auto chunk_of = [&](const ExpertMatrices& m) {
+    return choose_chunk(needs, kRows, 1,
+                        [&](int rows) { return staged_bytes(m.gate, rows) + staged_bytes(m.up, rows); });
   };
-  const auto gate_bytes = [&](int rows) { return most(&ExpertMatrices::gate, rows); };
-  const int chunk_rows = choose_chunk(
-      needs, kRows, 1, [&](int rows) { return gate_bytes(rows) + most(&ExpertMatrices::up, rows); });
+  const int chunk_rows = chunk_of(experts.slot),
+            shared_rows = experts.has_shared ? chunk_of(experts.shared) : 0;
+  uint32_t second_stage = staged_bytes(experts.slot.gate, chunk_rows);
+  if (experts.has_shared)
+    second_stage = std::max(second_stage, staged_bytes(experts.shared.gate, shared_rows));
+  const uint32_t up_bytes = std::max(staged_bytes(experts.slot.up, chunk_rows),
+                                     experts.has_shared ? staged_bytes(experts.shared.up, shared_rows) : 0);
+  needs.chunk = std::max<size_t>(needs.chunk, second_stage + up_bytes);
   ProductLayout out = product_layout(needs);
   out.chunk_rows = chunk_rows;
-  out.second_stage = gate_bytes(chunk_rows);
+  out.shared_chunk_rows = shared_rows;
+  out.second_stage = second_stage;
   return out;
 }
 
@@ -118,7 +126,7 @@ ProductLayout ExpertsDown::layout(const LayerExperts& experts, int hidden_stride
     return routed_bytes(rows) + (experts.has_shared ? staged_bytes(experts.shared.down, rows) : 0);
   });
   ProductLayout out = product_layout(needs);
-  out.chunk_rows = chunk_rows;
+  out.chunk_rows = out.shared_chunk_rows = chunk_rows;
   out.second_stage = routed_bytes(chunk_rows);
   return out;
 }

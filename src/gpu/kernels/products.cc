@@ -47,6 +47,7 @@ RL_DEVICE inline int prepare(const Project::Params& p, Products::Shared& shared)
     job.chunk_rows = at.chunk_rows;
     job.stage_at = p.layout.stage_at;
     job.chunk_bytes = p.layout.chunk_bytes;
+    job.complete();
   } else if (thread == simt::kWarpSize) {
     BlockInput& in = product_block().input;
     in = {};
@@ -121,15 +122,16 @@ RL_DEVICE inline int prepare(const ExpertsGateUp::Params& p, Products::Shared&) 
     job.vector = job.vector_step = 0;
     job.sums_at = has_up ? up_sums : gate_sums;
     job.books_at = p.layout.books_at[has_up && !alike ? 1 : 0];
-    job.chunk_rows = p.layout.chunk_rows;
+    job.chunk_rows = routed ? p.layout.chunk_rows : p.layout.shared_chunk_rows;
     job.stage_at = p.layout.stage_at + (has_up ? p.layout.second_stage : 0);
     job.chunk_bytes = p.layout.chunk_bytes;
+    job.complete();
   } else if (warp == 1 && simt::lane_index() == 0) {
     BlockInput& in = product_block().input;
     in = {};
     in.skip = p.skip;
-    in.waited = routed;
-    in.starts_next = !routed;
+    in.waits_first = routed;
+    in.starts_next = true;  // ExpertsDown looks at the slots before it waits
     in.layout = p.layout;
     in.codebooks = p.codebooks;
     in.n_vectors = 1;
@@ -138,11 +140,6 @@ RL_DEVICE inline int prepare(const ExpertsGateUp::Params& p, Products::Shared&) 
     in.quantized = !takes_floats(matrices.gate.type) || !takes_floats(matrices.up.type);
     in.x = p.input + static_cast<size_t>(token) * p.n;
     in.rounded = p.rounded + static_cast<size_t>(token) * p.layout.vector_bytes;
-  }
-  // ExpertsDown looks at the slots before it waits: it may start only when this kernel no longer waits.
-  if (routed) {
-    if (simt::skipped(p.skip)) return -1;
-    simt::let_next_start();
   }
   return has_up ? 1 : 0;
 }
@@ -182,8 +179,6 @@ RL_DEVICE inline int prepare(const ExpertsDown::Params& p, Products::Shared& sha
   // The slots are there (ExpertsGateUp has waited for them), the hidden values are not. But in a pass that is
   // skipped they are another layer's, and none of this one's. The last warp has the shared expert, the others
   // the routed ones.
-  const bool may_be_skipped = p.skip != nullptr;
-  if (may_be_skipped && simt::skipped(p.skip)) return -1;
   const int routed_warps = p.experts.has_shared ? kBlockWarps - 1 : kBlockWarps;
   const bool routed = warp < routed_warps;
   const DeviceMatrix& down = p.experts.slot.down;
@@ -207,12 +202,13 @@ RL_DEVICE inline int prepare(const ExpertsDown::Params& p, Products::Shared& sha
     job.chunk_rows = p.layout.chunk_rows;
     job.stage_at = p.layout.stage_at + (routed ? 0 : p.layout.second_stage);
     job.chunk_bytes = p.layout.chunk_bytes;
+    job.complete();
   } else if (warp == 1 && simt::lane_index() == 0) {
     const bool other_floats = p.experts.has_shared && takes_floats(shared_down.type);
     BlockInput& in = product_block().input;
     in = {};
     in.skip = p.skip;
-    in.waited = may_be_skipped;
+    in.waits_first = p.skip != nullptr;
     in.layout = p.layout;
     in.codebooks = p.codebooks;
     in.n_vectors = n_all;
@@ -259,8 +255,7 @@ RL_RUN void Products::run(const Params& p, Shared& shared) {
                                             : prepare(down, shared);
   if (job < 0) return;
   simt::sync_block();
-  start(job);
-  if (!wait_for_input()) return;
+  if (!start(job) || !wait_for_input()) return;
   multiply(job);
   simt::sync_block();
   if (p.what == What::project) {

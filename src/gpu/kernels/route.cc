@@ -9,14 +9,22 @@ namespace redlite::gpu {
 
 struct Route::Shared {
   float sums[kBlockWarps];
-  uint64_t candidates[kMaxExperts];
+  uint32_t before;  ///< blocks of the token that were done earlier
   Selection selection;
 };
 
 namespace {
 
 constexpr int kLanes = model::kRouterLanes;
-static_assert(Route::kPadding == kLanes);
+static_assert(Route::kGroup == 4 * kLanes);
+
+/// Where value i of a row, or of the input, lies in shared memory: in a group, the four values of each of the
+/// router's lanes, which then loads them at once.
+RL_DEVICE inline uint32_t place_of(int at) {
+  const auto i = static_cast<uint32_t>(at);
+  return i / Route::kGroup * Route::kGroup + i % kLanes * 4 + i / kLanes % 4;
+}
+
 /// Finds the slots of the selected experts; the misses get the least recently used ones. By one warp.
 RL_DEVICE void assign_slots(const SlotTable& table, const int32_t* ids, int n_used, int32_t* slots) {
   const int lane = simt::lane_index();
@@ -64,15 +72,14 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
   simt::let_next_start();
 
   // The weights come in while the kernel before still runs.
-  float* rows = simt::dynamic_shared<float>();  // [kRows][n + kPadding]
-  const int row_stride = p.n + kPadding;
+  float* rows = simt::dynamic_shared<float>();  // [kRows][row_stride]
+  const int row_stride = padded(p.n);
   const int first_row = block * kRows;
   const int n_rows = p.n_rows - first_row < kRows ? p.n_rows - first_row : kRows;
   for (int row = 0; row < n_rows; ++row) {
-    for (int i = 4 * thread; i < p.n; i += 4 * kBlockThreads) {
-      simt::copy_async16(rows + row * row_stride + i,
-                         p.router + static_cast<size_t>(first_row + row) * p.n + i);
-    }
+    const float* from = p.router + static_cast<size_t>(first_row + row) * p.n;
+    float* to = rows + row * row_stride;
+    for (int i = thread; i < p.n; i += kBlockThreads) simt::copy_async4(to + place_of(i), from + i);
   }
   simt::copy_commit();
   BlockVector weight{};
@@ -80,31 +87,46 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
   if (simt::skipped(p.skip)) return;
 
   const float* x = p.x + static_cast<size_t>(token) * p.n;
-  float* h = rows + kRows * row_stride;  // [n]
+  float* h = rows + kRows * row_stride;  // [row_stride]
   if (BlockVector::holds(p.n)) {
     BlockVector values;
     values.load(x, p.n);
-    values.rms_normalize(weight, p.n, p.eps, shared.sums);
-    values.store(h, p.n);
+    values.multiply(values.rms_scale(p.n, p.eps, shared.sums), weight);
+    values.for_each(p.n, [&](int i, float value) { h[place_of(i)] = value; });
   } else {
     const float norm = rms_scale(x, p.n, p.eps, shared.sums);
-    for (int i = thread; i < p.n; i += kBlockThreads) h[i] = x[i] * norm * p.weight[i];
+    for (int i = thread; i < p.n; i += kBlockThreads) h[place_of(i)] = x[i] * norm * p.weight[i];
   }
   simt::copy_wait<0>();
   simt::sync_block();
 
-  // Row r by threads kLanes * r and the following, each one of the router's lanes.
+  // Rows r and r + 2 by threads kLanes * r and the following of the first warp, each one of the router's
+  // lanes.
+  static_assert(kRows * kLanes == 2 * simt::kWarpSize);
   float* logits = p.logits + static_cast<size_t>(token) * p.n_rows;
-  const int row = thread / kLanes, router_lane = thread % kLanes;
-  if (warp < kRows * kLanes / simt::kWarpSize) {
-    float sum = 0;
-    if (row < n_rows) {
-      const float* w = rows + row * row_stride;
-      RL_UNROLL_BY(16)
-      for (int i = router_lane; i < p.n; i += kLanes) sum = simt::fma(h[i], w[i], sum);
+  if (warp == 0) {
+    const int row = lane / kLanes, router_lane = lane % kLanes, whole = p.n / kGroup * kGroup;
+    const float* x_of_lane = h + 4 * router_lane;
+    const float* w = rows + row * row_stride + 4 * router_lane;  // rows behind the last one count for nothing
+    float sum[2] = {0, 0};
+    RL_UNROLL_BY(4)
+    for (int i = 0; i < whole; i += kGroup) {
+      const auto x4 = *reinterpret_cast<const simt::F32x4*>(x_of_lane + i);
+      RL_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        const auto w4 = *reinterpret_cast<const simt::F32x4*>(w + 2 * r * row_stride + i);
+        RL_UNROLL
+        for (int j = 0; j < 4; ++j) sum[r] = simt::fma(x4.v[j], w4.v[j], sum[r]);
+      }
     }
-    sum = simt::warp_sum<kLanes>(sum);
-    if (router_lane == 0 && row < n_rows) logits[first_row + row] = sum;
+    for (int i = whole + router_lane; i < p.n; i += kLanes)
+      for (int r = 0; r < 2; ++r)
+        sum[r] = simt::fma(h[place_of(i)], rows[(row + 2 * r) * row_stride + place_of(i)], sum[r]);
+    RL_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      sum[r] = simt::warp_sum<kLanes>(sum[r]);
+      if (router_lane == 0 && row + 2 * r < n_rows) logits[first_row + row + 2 * r] = sum[r];
+    }
   } else if (warp == kBlockWarps - 1 && p.rounded != nullptr) {
     // Meanwhile what the experts get, strip by strip.
     constexpr int kStrip = QuantizedActivations::kStrip;
@@ -113,35 +135,38 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
     for (int strip = block; strip * kStrip < p.n; strip += blocks) {
       const int i = strip * kStrip + lane;
       const bool there = lane < kStrip && i < p.n;
-      const float value = there ? h[i] : 0;
+      const float value = there ? h[place_of(i)] : 0;
       if (there) p.input[static_cast<size_t>(token) * p.n + i] = value;
       rounded.put(i, value, lane < kStrip);
     }
   }
-  simt::sync_block();
-  if (warp != 0) return;
-  uint32_t before = 0;
-  if (lane == 0) {
-    simt::fence_device();
-    before = simt::atomic_add(&p.tickets[token], 1u);
+  if (warp == 0) {
+    simt::sync_warp();
+    if (lane == 0) {
+      simt::fence_device();
+      shared.before = simt::atomic_add(&p.tickets[token], 1u);
+      simt::fence_device();
+    }
   }
-  if (simt::shuffle(before, 0) != simt::grid_size().x - 1) return;
-  simt::fence_device();
+  simt::sync_block();
+  if (shared.before != simt::grid_size().x - 1) return;
 
   // All logits are there.
-  if (lane == 0) p.tickets[token] = 0;
-  const float shared_logit =
-      lane == p.n_used && p.n_rows > p.n_experts ? load_fresh(&logits[p.n_experts]) : 0;
-  select(logits, p.n_experts, p.n_used, shared.candidates, shared.selection);
-  const float share = share_of(shared.selection, p.n_used, p.scale);
   const int n_shares = p.n_used + p.n_rows - p.n_experts;
   float* shares = p.shares + static_cast<size_t>(token) * n_shares;
+  const bool is_last = warp == kBlockWarps - 1 && lane == 0;
+  const float shared_logit = is_last && n_shares > p.n_used ? load_fresh(&logits[p.n_experts]) : 0;
+  select(logits, p.n_experts, p.n_used, shared.selection);
+  if (is_last) {
+    p.tickets[token] = 0;
+    if (n_shares > p.n_used) shares[p.n_used] = sigmoid(shared_logit);
+  }
+  if (warp != 0) return;
   const int32_t* ids = shared.selection.ids;
+  const float share = share_of(shared.selection, p.n_used, p.scale);
   if (lane < p.n_used) {
     p.ids[static_cast<size_t>(token) * p.n_used + lane] = ids[lane];
     shares[lane] = share;
-  } else if (lane == p.n_used && n_shares > p.n_used) {
-    shares[lane] = sigmoid(shared_logit);
   }
   int32_t* slots = p.slots == nullptr ? nullptr : p.slots + static_cast<size_t>(token) * p.n_used;
   if (p.table.slot_of != nullptr) {

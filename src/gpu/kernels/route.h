@@ -11,8 +11,8 @@ namespace redlite::gpu {
 /// {blocks(), n_tokens}.
 struct Route {
   static constexpr const char* kName = "route";
-  static constexpr int kRows = 4;      ///< of the router, for each block; they wait in shared memory
-  static constexpr int kPadding = 16;  ///< between them: keeps two rows out of each other's banks
+  static constexpr int kRows = 4;    ///< of the router, for each block; they wait in shared memory
+  static constexpr int kGroup = 64;  ///< values that lie together there
   static constexpr int kMaxExperts = 1024;
   static constexpr int kMaxUsed = 31;
   struct Params {
@@ -40,9 +40,8 @@ struct Route {
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);
   static uint32_t blocks(int n_rows) { return static_cast<uint32_t>((n_rows + kRows - 1) / kRows); }
-  static size_t dynamic_shared(int n) {
-    return sizeof(float) * (kRows * static_cast<size_t>(n + kPadding) + static_cast<size_t>(n));
-  }
+  RL_HOST_DEVICE static int padded(int n) { return (n + kGroup - 1) / kGroup * kGroup; }
+  static size_t dynamic_shared(int n) { return sizeof(float) * (kRows + 1) * static_cast<size_t>(padded(n)); }
 };
 
 }  // namespace redlite::gpu

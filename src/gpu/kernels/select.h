@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "gpu/kernels/block.h"
 #include "gpu/kernels/route.h"
 #include "gpu/simt.h"
 #include "model/router.h"
@@ -9,11 +10,11 @@
 /// The choice of experts by the rules of model/router.h; for kernels only.
 namespace redlite::gpu {
 
-/// Experts of each thread of the warp that selects.
-inline constexpr int kExpertsOfLane = Route::kMaxExperts / simt::kWarpSize;
-
-/// The selected experts, best first, and their logits; in shared memory.
+/// A block's memory for a selection, and its outcome: the selected experts, best first, and their logits.
 struct Selection {
+  alignas(16) uint32_t best[simt::kWarpSize];  ///< of each group of threads
+  uint32_t n_candidates;
+  uint64_t candidates[Route::kMaxExperts];
   int32_t ids[simt::kWarpSize];
   float logits[simt::kWarpSize];
 };
@@ -40,54 +41,65 @@ RL_DEVICE inline float load_fresh(const float* address) {
   return simt::float_of_bits(simt::load_relaxed(reinterpret_cast<const uint32_t*>(address)));
 }
 
-/// The n_used best experts, at most 31; by one warp. `candidates` [n_experts] is shared memory.
-RL_DEVICE inline void select(const float* logits, int n_experts, int n_used, uint64_t* candidates,
-                             Selection& to) {
-  const int lane = simt::lane_index();
-  uint32_t mine[kExpertsOfLane], best = 0;
+/// The n_used best experts, at most 31, by all threads of a block: what one warp does alone takes thousands
+/// of cycles.
+RL_DEVICE inline void select(const float* logits, int n_experts, int n_used, Selection& to) {
+  constexpr int kOfThread = Route::kMaxExperts / kBlockThreads;
+  static_assert(kBlockThreads / 8 == simt::kWarpSize);
+  const int thread = simt::thread_index(), lane = simt::lane_index();
+  float logit[kOfThread];
   RL_UNROLL
-  for (int i = 0; i < kExpertsOfLane; ++i) {
-    const int expert = i * simt::kWarpSize + lane;
-    mine[i] = expert < n_experts ? expert_order(load_fresh(&logits[expert])) : 0;
+  for (int i = 0; i < kOfThread; ++i) {
+    const int expert = i * kBlockThreads + thread;
+    logit[i] = expert < n_experts ? load_fresh(&logits[expert]) : 0;
   }
+  uint32_t mine[kOfThread], best = 0;
   RL_UNROLL
-  for (int i = 0; i < kExpertsOfLane; ++i) best = best < mine[i] ? mine[i] : best;
-  // The n_used-th of the threads' best ones: as many experts are at least as good, and not many more.
-  int rank = 0;
-  RL_UNROLL
-  for (int other = 0; other < simt::kWarpSize; ++other) {
-    const uint32_t its = simt::shuffle(best, other);
-    rank += its > best || (its == best && other < lane) ? 1 : 0;
+  for (int i = 0; i < kOfThread; ++i) {
+    mine[i] = i * kBlockThreads + thread < n_experts ? expert_order(logit[i]) : 0;
+    best = best < mine[i] ? mine[i] : best;
   }
-  const uint32_t least = simt::shuffle(best, simt::lowest_bit(simt::ballot(rank == n_used - 1)));
-  int n = 0;
+  best = simt::warp_max<8>(best);
+  if (lane % 8 == 0) to.best[thread / 8] = best;
+  if (thread == 0) to.n_candidates = 0;
+  simt::sync_block();
+
+  // The n_used-th of the groups' best ones: as many experts are at least as good, and not many more.
+  const uint32_t own = to.best[lane];
+  int better = 0;
   RL_UNROLL
-  for (int i = 0; i < kExpertsOfLane; ++i) {
-    if (i * simt::kWarpSize >= n_experts) continue;
-    const bool is_one = mine[i] >= least && mine[i] != 0;
-    const uint32_t ones = simt::ballot(is_one);
-    if (is_one)
-      candidates[n + simt::count_bits(ones & ((1u << lane) - 1))] =
-          expert_key(mine[i], i * simt::kWarpSize + lane);
-    n += simt::count_bits(ones);
+  for (int i = 0; i < simt::kWarpSize; i += 4) {
+    const auto four = *reinterpret_cast<const simt::U32x4*>(&to.best[i]);
+    RL_UNROLL
+    for (int j = 0; j < 4; ++j) better += four.v[j] > own ? 1 : 0;
   }
-  simt::sync_warp();
-  for (int i = lane; i < n; i += simt::kWarpSize) {
-    const uint64_t candidate = candidates[i];
+  const uint32_t least = simt::warp_min(better < n_used ? own : 0xffffffffu);
+  RL_UNROLL
+  for (int i = 0; i < kOfThread; ++i) {
+    if (mine[i] != 0 && mine[i] >= least)
+      to.candidates[simt::atomic_add(&to.n_candidates, 1u)] = expert_key(mine[i], i * kBlockThreads + thread);
+  }
+  simt::sync_block();
+
+  const int n = static_cast<int>(to.n_candidates);
+  for (int i = thread; i < n; i += kBlockThreads) {
+    const uint64_t candidate = to.candidates[i];
     int place = 0;
-    for (int j = 0; j < n; ++j) place += candidates[j] > candidate ? 1 : 0;
+    RL_UNROLL_BY(4)
+    for (int j = 0; j < n; ++j) place += to.candidates[j] > candidate ? 1 : 0;
     if (place >= n_used) continue;
     to.ids[place] = static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(candidate));
     to.logits[place] = expert_logit(static_cast<uint32_t>(candidate >> 32));
   }
-  simt::sync_warp();
+  simt::sync_block();
 }
 
-/// Lane i's share, of the i-th best expert; by the warp that has selected.
+/// Lane i's share, of the i-th best expert; by a warp.
 RL_DEVICE inline float share_of(const Selection& selection, int n_used, float scale) {
   const int lane = simt::lane_index();
   const float e = lane < n_used ? model::router_exp(selection.logits[lane] - selection.logits[0]) : 0;
   float sum = 0;
+  RL_UNROLL_BY(4)
   for (int i = 0; i < n_used; ++i) sum += simt::shuffle(e, i);
   return e / sum * scale;
 }

@@ -47,14 +47,11 @@ void test_select(Selftest& test) {
     }
     auto* ids_out = test.output<int32_t>(ids.size());
     auto* shares_out = test.output<float>(shares.size());
-    test.stream().launch<PrefillSelect>({.grid = {PrefillSelect::blocks(n_tokens)},
-                                         .threads = 256,
-                                         .dynamic_shared = PrefillSelect::dynamic_shared(n_experts)},
+    test.stream().launch<PrefillSelect>({.grid = {static_cast<uint32_t>(n_tokens)}, .threads = 256},
                                         {.logits = test.upload(logits),
                                          .ids = ids_out,
                                          .shares = shares_out,
                                          .scale = 1.5f,
-                                         .n_tokens = n_tokens,
                                          .n_experts = n_experts,
                                          .n_used = n_used,
                                          .n_rows = n_rows});
