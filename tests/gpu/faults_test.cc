@@ -332,7 +332,7 @@ TEST_F(Faults, ACallThatFailsInAChunkIsOneErrorAndTheRunnerGoesOn) {
       runner.reset();
       const std::vector<float> decoded = logits(runner);
       int failures = 0;
-      for (int n = 1;; n += n) {
+      for (int n = 1;; n *= 4) {
         fails = kind;
         left = n;
         const std::string error = experts::error_of(chunk);
