@@ -82,8 +82,8 @@ class GpuRunner final : public model::Runner {
   void set_profile(bool on);
   /// Kernels of a token's graph; 0 before the first one, and where the host manages the cache.
   size_t graph_kernels() const;
-  /// Tokens that were decoded by replaying a graph, and the GPU's time for them; what is missing from a token's
-  /// time was spent by the host between them.
+  /// Tokens that were decoded by replaying a graph, and the GPU's time for them; what is missing from a
+  /// token's time was spent by the host between them.
   struct GraphTime {
     uint64_t tokens = 0;
     double seconds = 0;
