@@ -65,11 +65,11 @@ class Watcher {
 /// Runs tests and checks in the same run that what was timed was computed right.
 ///
 /// Prefill reads random tokens, others in each repetition: a cache of experts must not know a prompt already.
-/// Decode goes on through a text that the model wrote itself before anything was timed, each repetition where
-/// the last one stopped, for the same reason; sampling is not part of the time, as in llama-bench. A depth is
-/// really read; every prefill starts there, and so does the text.
+/// Decode writes a text, each repetition where the last one stopped, for the same reason; sampling is not
+/// part of the time, as in llama-bench. With other cache sizes the same text is decoded. A depth is really
+/// read; every prefill starts there, and so does the text.
 ///
-/// Every logit of every repetition is compared, as a hash, with that of the pass that wrote the text and with
+/// Every logit of every repetition is compared, as a hash, with that of a second pass over the text and with
 /// that of the same repetition with other cache sizes: Error if a bit differs.
 class Bench {
  public:
@@ -86,9 +86,12 @@ class Bench {
  private:
   /// Goes on from the depth reached last, if that is not beyond.
   void reach_depth(Subject& subject, int depth);
-  const Text& text_of(const Subject& subject, int depth, int n);
   std::vector<Measurement> run_prefills(const Subject& subject, const std::vector<Test>& tests);
   std::vector<Measurement> run_decodes(const Subject& subject, const std::vector<Test>& tests);
+  /// Decodes a new text again from `start` on: checks its logits, notes its experts, and has them read bare
+  /// behind each repetition.
+  void read_again(const Subject& subject, const model::Mark& start, Text& text,
+                  std::vector<Measurement>& measurements);
   /// Runs the rival if it measures any of these tests; says whether it did.
   bool run_rival(const std::vector<Measurement>& alternating);
 

@@ -2,10 +2,8 @@
 
 #include <cstring>
 #include <random>
-#include <utility>
 
 #include "base/error.h"
-#include "engine/sampler.h"
 
 namespace redlite::bench {
 
@@ -35,28 +33,19 @@ uint64_t hash(std::span<const float> logits) {
   return result;
 }
 
-Text write_text(model::Runner& runner, int n, int n_vocab, const std::function<void()>& progress) {
-  engine::SamplerOptions options;
-  options.temperature = 1;
-  options.seed = 1;
-  engine::Sampler sampler(options);
-  Text text;
-  TokenExperts experts;
-  runner.set_tap([&](model::Stage stage, int, int, int, std::span<const float> ids) {
+Writer::Writer(int n_vocab)
+    : first_(random_tokens(1, n_vocab, 2).front()), sampler_([] {
+        engine::SamplerOptions options;
+        options.temperature = 1;
+        options.seed = 1;
+        return options;
+      }()) {}
+
+ExpertsTap::ExpertsTap(model::Runner& runner) : runner_(runner) {
+  runner_.set_tap([this](model::Stage stage, int, int, int, std::span<const float> ids) {
     if (stage != model::Stage::ExpertIds) return;
-    for (const float id : ids) experts.push_back(static_cast<int>(id));
+    for (const float id : ids) experts_.push_back(static_cast<int>(id));
   });
-  model::Token token = random_tokens(1, n_vocab, 2).front();
-  for (int i = 0; i < n; ++i) {
-    text.tokens.push_back(token);
-    const std::span<const float> logits = runner.forward({&token, 1}, model::LogitsFor::Last);
-    text.hashes.push_back(hash(logits));
-    text.experts.push_back(std::exchange(experts, {}));
-    token = sampler.sample(logits);
-    progress();
-  }
-  runner.set_tap({});
-  return text;
 }
 
 void Fingerprints::check(const std::string& what, uint64_t value) {

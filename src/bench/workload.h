@@ -1,13 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/replay.h"
+#include "engine/sampler.h"
 #include "model/runner.h"
 
 namespace redlite::bench {
@@ -26,10 +27,34 @@ struct Text {
   std::vector<TokenExperts> experts;  ///< that each token selected
 };
 
-/// Has a runner write n tokens on from where it stands: sampled at temperature 1, for greedy text can run in
-/// a circle, and then a cache of experts hits everything. End tokens are written like others. `progress` is
-/// told of each token.
-Text write_text(model::Runner& runner, int n, int n_vocab, const std::function<void()>& progress);
+/// Chooses the tokens of a text: sampled at temperature 1, for greedy text can run in a circle, and then a
+/// cache of experts hits everything. End tokens are written like others.
+class Writer {
+ public:
+  explicit Writer(int n_vocab);
+  model::Token first() const { return first_; }
+  model::Token next(std::span<const float> logits) { return sampler_.sample(logits); }
+
+ private:
+  model::Token first_;
+  engine::Sampler sampler_;
+};
+
+/// Notes the experts that a runner selects while this lives, as its tap.
+class ExpertsTap {
+ public:
+  explicit ExpertsTap(model::Runner& runner);
+  ~ExpertsTap() { runner_.set_tap({}); }
+  ExpertsTap(const ExpertsTap&) = delete;
+  ExpertsTap& operator=(const ExpertsTap&) = delete;
+
+  /// Those since the last call.
+  TokenExperts take() { return std::exchange(experts_, {}); }
+
+ private:
+  model::Runner& runner_;
+  TokenExperts experts_;
+};
 
 /// Hashes of what was computed, by name. What a name's first hash is, all later ones must be.
 class Fingerprints {

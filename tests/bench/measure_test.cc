@@ -101,7 +101,7 @@ TEST_F(BenchTest, ReadsTheDepthThenPromptsThereThenGoesOnThroughAText) {
   const std::vector<Measurement> measured = run(bench, runner, {kDecode, kPrefill});
   using E = Diary::Entry;
   std::vector<E> expected = {E{0, 20}, E{20, 8}, E{20, 8}, E{20, 8}};
-  for (const int round : {0, 1}) {  // written, then timed
+  for (const int round : {0, 1}) {  // written and timed, then checked
     static_cast<void>(round);
     for (int i = 0; i < 9; ++i) expected.push_back(E{20 + i, 1});
   }
@@ -149,7 +149,8 @@ TEST_F(BenchTest, ADeeperPlaceIsReachedFromTheLast) {
 }
 
 TEST_F(BenchTest, AWrongBitAnywhereFailsTheRun) {
-  for (const int call : {13, 17, 21}) {  // decoded tokens: the first, one in between, the last
+  for (const int call :
+       {12, 13, 17, 21}) {  // decoded tokens: the last written; the first, one, the last checked
     Diary runner(model_);
     runner.wrong_call = call;
     Bench bench(2, nullptr, watcher_);
@@ -205,25 +206,31 @@ TEST_F(BenchTest, SaysWhatItIsDoing) {
   Diary runner(model_);
   Bench bench(2, nullptr, watcher_);
   run(bench, runner, {kPrefill, kDecode});
-  EXPECT_THAT(watcher_.seen, ElementsAre("reading 20", "prefill 24", "writing text 9", "decode 9"));
+  EXPECT_THAT(watcher_.seen, ElementsAre("reading 20", "prefill 24", "decode 9", "checking 9"));
 }
 
-TEST(Text, KnowsTheExpertsOfEachToken) {
+TEST(ExpertsTap, KnowsTheExpertsOfEachTokenAndReplayReadsThem) {
   const TemporaryModel file(TinyModel("qwen3next"));
   const model::Model model(file.path());
   cpu::CpuRunner runner(model, cpu_options());
-  const Text text = write_text(runner, 5, model.config().n_vocab, [] {});
-  ASSERT_EQ(text.experts.size(), 5u);
-
+  const std::vector<Token> tokens = random_tokens(4, model.config().n_vocab, 7);
+  std::vector<TokenExperts> experts;
+  {
+    ExpertsTap tap(runner);
+    for (const Token& token : tokens) {
+      runner.forward({&token, 1}, LogitsFor::Last);
+      experts.push_back(tap.take());
+    }
+  }
   runner.reset();
   TokenExperts selected;
   runner.set_tap([&](model::Stage stage, int, int, int, std::span<const float> ids) {
     if (stage == model::Stage::ExpertIds) selected.insert(selected.end(), ids.begin(), ids.end());
   });
-  for (size_t i = 0; i < text.tokens.size(); ++i) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
     selected.clear();
-    runner.forward({&text.tokens[i], 1}, LogitsFor::Last);
-    EXPECT_EQ(text.experts[i], selected) << i;
+    runner.forward({&tokens[i], 1}, LogitsFor::Last);
+    EXPECT_EQ(experts[i], selected) << i;
   }
 
   std::vector<int> found;
@@ -231,8 +238,23 @@ TEST(Text, KnowsTheExpertsOfEachToken) {
     found.push_back(expert);
     return runner.expert_in_memory(layer, expert);
   };
-  EXPECT_GT(Replay(model, find, 1).read({&text.experts[2], 1}), 0);
-  EXPECT_EQ(found, text.experts[2]);
+  EXPECT_GT(Replay(model, find, 1).read({&experts[2], 1}), 0);
+  EXPECT_EQ(found, experts[2]);
+}
+
+// A cache that could hold all that a text uses would have no misses in one that it knows.
+TEST_F(BenchTest, NoCacheKnowsTheTextThatItIsTimedWith) {
+  Diary runner(model_);
+  Bench bench(1, nullptr, watcher_);
+  std::vector<size_t> calls;
+  Subject counted = subject(runner);
+  counted.counters = [&] {
+    calls.push_back(runner.entries.size());
+    return Counters{};
+  };
+  bench.run(counted, {kDecode});
+  // Around the warm-up and the repetition, the first three passes of all behind the depth's.
+  EXPECT_THAT(calls, ElementsAre(1, 4, 7));
 }
 
 TEST(Hash, SeesEveryBitAndPlace) {

@@ -106,9 +106,14 @@ TEST(ProbeGpu, ForetellsTheHitsOfACache) {
   predict_gpu(model.config(), all, probe, curves, 6, choice);
 
   runner.reset();
-  bench::write_text(runner, 8, TinyModel::kVocab, [] {});
+  const auto write = [&](int n) {
+    bench::Writer writer(TinyModel::kVocab);
+    model::Token token = writer.first();
+    for (int i = 0; i < n; ++i) token = writer.next(runner.forward({&token, 1}, model::LogitsFor::Last));
+  };
+  write(8);
   const gpu::GpuRunner::Selections before = runner.selections();
-  bench::write_text(runner, 32, TinyModel::kVocab, [] {});
+  write(32);
   const gpu::GpuRunner::Selections after = runner.selections();
   const double hits =
       static_cast<double>(after.hits - before.hits) / static_cast<double>(after.all - before.all);
