@@ -98,13 +98,14 @@ void CpuRunner::Impl::norm(int from, int to, const model::Vector& weight) {
   kernels.quantize(scratch.h, n_embd, to, to + 1, scratch.embd_rows);
 }
 
-void CpuRunner::Impl::multiply(std::span<const Product> parts) {
-  // Multiply-adds of a piece: at least what outweighs a claim, at most what leaves every thread a few.
-  constexpr int64_t kLeastWork = 1 << 15;
+void CpuRunner::Impl::multiply(std::span<const Product> parts, const std::function<void()>& beside) {
+  // Multiply-adds of a piece: at least what outweighs a claim and a cold start, at most what lets all threads
+  // end at the same time.
+  constexpr int64_t kLeastWork = 1 << 17;
   constexpr int kTokens = 128;  // their activations stay in the second-level cache while rows stream by
   int64_t work = 0;
   for (const Product& p : parts) work += int64_t{p.w.rows} * p.w.cols * (p.t_last - p.t_first);
-  const int64_t piece_work = std::max(kLeastWork, work / (8 * pool.size()));
+  const int64_t piece_work = std::max(kLeastWork, work / (32 * pool.size()));
 
   cuts.clear();
   int pieces = 0;
@@ -117,20 +118,23 @@ void CpuRunner::Impl::multiply(std::span<const Product> parts) {
     pieces += row_pieces * ((p.t_last - p.t_first + kTokens - 1) / kTokens);
   }
 
-  pool.run(pieces, 1, [&](int begin, int end, int) {
-    for (int piece = begin; piece < end; ++piece) {
-      const auto after = std::upper_bound(cuts.begin(), cuts.end(), piece, [](int number, const Cut& cut) {
-        return number < cut.first_piece;
-      });
-      const Cut& cut = *(after - 1);
-      const Product& p = parts[static_cast<size_t>(after - 1 - cuts.begin())];
-      const int row = (piece - cut.first_piece) % cut.row_pieces * cut.rows;
-      const int token = p.t_first + (piece - cut.first_piece) / cut.row_pieces * kTokens;
-      kernels.multiply(p.w, row, std::min(row + cut.rows, p.w.rows), *p.x, token,
-                       std::min(token + kTokens, p.t_last), p.y + p.y_stride * (token - p.t_first),
-                       p.y_stride);
-    }
-  });
+  pool.run(
+      pieces, 1,
+      [&](int begin, int end, int) {
+        for (int piece = begin; piece < end; ++piece) {
+          const auto after =
+              std::upper_bound(cuts.begin(), cuts.end(), piece,
+                               [](int number, const Cut& cut) { return number < cut.first_piece; });
+          const Cut& cut = *(after - 1);
+          const Product& p = parts[static_cast<size_t>(after - 1 - cuts.begin())];
+          const int row = (piece - cut.first_piece) % cut.row_pieces * cut.rows;
+          const int token = p.t_first + (piece - cut.first_piece) / cut.row_pieces * kTokens;
+          kernels.multiply(p.w, row, std::min(row + cut.rows, p.w.rows), *p.x, token,
+                           std::min(token + kTokens, p.t_last), p.y + p.y_stride * (token - p.t_first),
+                           p.y_stride);
+        }
+      },
+      beside);
 }
 
 namespace {

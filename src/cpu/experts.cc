@@ -14,6 +14,8 @@
 
 namespace redlite::cpu {
 
+using Reads = experts::ExpertCache::Reads;
+
 void CpuRunner::Impl::route(int layer, int n) {
   const model::Config& c = config;
   const int used = c.n_experts_used;
@@ -23,7 +25,7 @@ void CpuRunner::Impl::route(int layer, int n) {
   // what that layer will need
   const bool predict = layer + 1 < c.n_layers && cache.prefetching();
   const int step = (n + kPredictTokens - 1) / kPredictTokens;
-  const int n_predict = predict ? (n + step - 1) / step : 0;
+  const int n_predict = routing.n_predict = predict ? (n + step - 1) / step : 0;
   const model::Matrix predictor = predict ? predictor_of(layer + 1) : model::Matrix();
   const Activations* predictor_input = &scratch.embd_rows;
   if (n_predict > 0 && step > 1) {
@@ -34,16 +36,12 @@ void CpuRunner::Impl::route(int layer, int n) {
     scratch.pair_inputs.gather(scratch.embd_rows, sample, 0);
     predictor_input = &scratch.pair_inputs;
   }
-  const int rows = predict ? 2 * c.n_experts : c.n_experts;
-  const int grain = std::max(16, c.n_experts / (4 * pool.size()));
-  pool.run(rows, grain, [&](int first, int last, int) {
-    if (first < c.n_experts) {
-      kernels.router(router, first, std::min(last, c.n_experts), scratch.h, c.n_embd, n,
-                     scratch.router_logits, c.n_experts);
-    }
-    if (last > c.n_experts) {
-      kernels.multiply(predictor, std::max(first - c.n_experts, 0), last - c.n_experts, *predictor_input, 0,
-                       n_predict, scratch.predicted_logits, c.n_experts);
+  const int grain = std::max(16, c.n_experts / (16 * pool.size()));
+  pool.run(c.n_experts, grain, [&](int first, int last, int) {
+    kernels.router(router, first, last, scratch.h, c.n_embd, n, scratch.router_logits, c.n_experts);
+    if (predict) {
+      kernels.multiply(predictor, first, last, *predictor_input, 0, n_predict, scratch.predicted_logits,
+                       c.n_experts);
     }
   });
   show(model::Stage::RouterLogits, layer, 0, c.n_experts, n, scratch.router_logits);
@@ -56,7 +54,6 @@ void CpuRunner::Impl::route(int layer, int n) {
                           c.expert_weights_scale, {routing.ids.data() + at, size_t(used)},
                           {routing.weights.data() + at, size_t(used)});
   });
-  predict_experts(n_predict);
   if (*tap) {
     const std::vector<float> ids(routing.ids.begin(), routing.ids.end());
     show(model::Stage::ExpertIds, layer, 0, used, n, ids.data());
@@ -110,8 +107,9 @@ model::Matrix CpuRunner::Impl::predictor_of(int layer) {
 }
 
 /// The experts that the next layer will probably need, from its logits for n tokens.
-void CpuRunner::Impl::predict_experts(int n) {
+void CpuRunner::Impl::predict_experts() {
   Routing& r = routing;
+  const int n = r.n_predict;
   r.predicted.clear();
   if (n == 0) return;
   const size_t used = config.n_experts_used;
@@ -188,19 +186,18 @@ void CpuRunner::Impl::retire_experts(int layer, int n) {
   for (auto group = first_retired; group != order.end(); ++group) r.retired[*group] = 1;
 }
 
-/// Pins a wave of the chunk's experts and, with the last, begins to read for the next layer.
+/// Pins a wave of the chunk's experts. Of several tokens' it begins to read what is missing and, with the
+/// last wave, for the next layer.
 experts::ExpertCache::Lease CpuRunner::Impl::acquire_wave(int layer, int n, size_t first, size_t count) {
   const std::span<const int32_t> all = routing.experts;
-  experts::ExpertCache::Lease lease = cache.acquire(layer, all.subspan(first, count));
+  experts::ExpertCache::Lease lease =
+      cache.acquire(layer, all.subspan(first, count), n == 1 ? Reads::Later : Reads::Now);
   for (size_t i = 0; i < count && !routing.retired.empty(); ++i) {
     if (routing.retired[first + i] != 0) lease.retire(static_cast<int>(i));
   }
-  if (first + count == all.size() && !routing.predicted.empty()) {
-    if (n == 1) {
-      cache.prefetch(layer + 1, routing.predicted);
-    } else {
-      cache.read_ahead(layer + 1, routing.predicted);
-    }
+  if (n > 1 && first + count == all.size()) {
+    predict_experts();
+    if (!routing.predicted.empty()) cache.read_ahead(layer + 1, routing.predicted);
   }
   return lease;
 }
@@ -220,6 +217,14 @@ void CpuRunner::Impl::experts_ffn(int layer, int n) {
   const auto acquire = [&](size_t first) {
     return acquire_wave(layer, n, first, std::min(per_wave, n_distinct - first));
   };
+  // Of one token: what is in memory is computed by the other threads meanwhile.
+  const std::function<void()> begin_reads = [&] {
+    predict_experts();
+    if (routing.predicted.empty())
+      cache.begin_reads();
+    else
+      cache.prefetch(layer + 1, routing.predicted);
+  };
   std::optional<experts::ExpertCache::Lease> lease(acquire(0));
   bool shared_left = c.shared_ff > 0;
   for (size_t first = 0; first < n_distinct;) {
@@ -228,18 +233,21 @@ void CpuRunner::Impl::experts_ffn(int layer, int n) {
     std::optional<experts::ExpertCache::Lease> next;
     if (next_first < n_distinct && cache.two_leases_fit(layer)) next.emplace(acquire(next_first));
 
-    for (size_t left = count; left > 0 || shared_left;) {
+    size_t left = count;
+    ready.clear();
+    const auto take = [&](std::optional<int> index) {
+      if (index) ready.push_back({&lease->expert(*index), static_cast<int>(first) + *index}), --left;
+      return index.has_value();
+    };
+    while (take(lease->next_present())) continue;
+    compute_experts(layer, n, shared_left, n == 1 ? begin_reads : nullptr);
+    shared_left = false;
+    while (left > 0) {
+      // Wait for an expert, then take those that are there.
       ready.clear();
-      // With nothing to compute, wait for an expert; otherwise take those that are there.
-      while (left > 0) {
-        const bool idle = ready.empty() && !shared_left;
-        const std::optional<int> index = idle ? lease->next() : lease->try_next();
-        if (!index) break;
-        ready.push_back({&lease->expert(*index), static_cast<int>(first) + *index});
-        --left;
-      }
-      compute_experts(layer, n, shared_left);
-      shared_left = false;
+      take(lease->next());
+      while (left > 0 && take(lease->try_next())) continue;
+      compute_experts(layer, n, false, nullptr);
     }
     lease.reset();
     first = next_first;
@@ -267,12 +275,14 @@ void CpuRunner::Impl::experts_ffn(int layer, int n) {
 }
 
 /// Computes the `ready` experts for all their pairs into scratch.results, in regions of bounded size, and
-/// with the first the shared expert for all tokens into scratch.y.
-void CpuRunner::Impl::compute_experts(int layer, int n, bool with_shared) {
+/// with the first the shared expert for all tokens into scratch.y. Calls `beside` once.
+void CpuRunner::Impl::compute_experts(int layer, int n, bool with_shared,
+                                      const std::function<void()>& beside) {
   const model::Config& c = config;
   const model::FfnWeights& w = weights.layers[layer].ffn;
   const size_t ff = c.expert_ff, shared_ff = c.shared_ff, n_embd = c.n_embd;
   const bool gathered = n > 1;  // a single token is every expert's input as it is
+  if (ready.empty() && !with_shared && beside) beside();
 
   for (size_t begin = 0; begin < ready.size() || with_shared;) {
     int rows = 0;
@@ -311,7 +321,7 @@ void CpuRunner::Impl::compute_experts(int layer, int n, bool with_shared) {
       products.push_back({e.expert->gate, &x, t_first, t_last, out, 2 * ff});
       products.push_back({e.expert->up, &x, t_first, t_last, out + ff, 2 * ff});
     }
-    multiply(products);
+    multiply(products, begin == 0 ? beside : nullptr);
 
     // hidden[rows][ff] = silu(gate) * up, in place
     const int shared_rows = with_shared ? n : 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -68,6 +69,7 @@ struct DeltaOffsets {
 struct Routing {
   std::vector<int32_t> ids;        ///< [n][n_experts_used], best first
   std::vector<float> weights;      ///< [n][n_experts_used]
+  int n_predict = 0;               ///< tokens that the next layer's experts are predicted for
   std::vector<int32_t> predicted;  ///< experts of the next layer, likeliest first; empty without a prediction
   std::vector<int32_t> predicted_ids;  ///< [n][n_experts_used]
   std::vector<float> predicted_weights;
@@ -117,14 +119,14 @@ struct CpuRunner::Impl {
   void remember_inputs(int layer, const Run& run);
   static model::Matrix predictor_shape(const model::Matrix& router);
   model::Matrix predictor_of(int layer);
-  void predict_experts(int n);
+  void predict_experts();
   void group_by_expert(int layer);
   void retire_experts(int layer, int n);
   experts::ExpertCache::Lease acquire_wave(int layer, int n, size_t first, size_t count);
-  void compute_experts(int layer, int n, bool with_shared);
+  void compute_experts(int layer, int n, bool with_shared, const std::function<void()>& beside);
 
-  /// All rows of all products, in one parallel region.
-  void multiply(std::span<const Product> products);
+  /// All rows of all products, in one parallel region, and `beside` (ThreadPool::run).
+  void multiply(std::span<const Product> products, const std::function<void()>& beside = {});
   /// body(token) for the tokens of a chunk, shared out between threads.
   template <typename Body>
   void for_tokens(int n, Body&& body) {

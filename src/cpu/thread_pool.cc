@@ -23,6 +23,10 @@ namespace {
 constexpr std::chrono::microseconds kSpin{5};
 constexpr std::chrono::microseconds kYield{60};
 
+// Of Share::left.
+constexpr int kPieceBits = 20;
+constexpr uint64_t kOnePiece = uint64_t{1} << kPieceBits;  // added to the first
+
 void pause() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -83,6 +87,7 @@ int available_threads() {
 ThreadPool::ThreadPool(int threads) {
   if (threads == 0) threads = available_threads();
   RL_CHECK(threads > 0, "{} threads", threads);
+  shares_ = std::vector<Share>(static_cast<size_t>(threads));
   workers_.reserve(static_cast<size_t>(threads) - 1);
   try {
     for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker_loop(i); });
@@ -98,19 +103,34 @@ ThreadPool::~ThreadPool() {
   end(workers_, stop_, wake_);
 }
 
-void ThreadPool::run_pieces(const Region& region) {
+void ThreadPool::run_pieces(const Region& region, const std::function<void()>& beside) {
   if (workers_.empty()) {
+    if (beside) beside();
     region.call(region.context, 0, region.n, 0);
     return;
   }
-  const int pieces = (region.n + region.grain - 1) / region.grain;
+  const int pieces = region.pieces();
+  RL_CHECK(static_cast<uint64_t>(pieces) < kOnePiece, "{} pieces", pieces);
   region_ = region;
   done_.store(0, std::memory_order_relaxed);
-  const uint64_t number = (claims_.load(std::memory_order_relaxed) >> 32) + 1;
-  claims_.store(number << 32 | static_cast<uint64_t>(pieces));
+  ++number_;
+  for (int thread = 0; thread < size(); ++thread) {
+    const auto first_of = [&](int t) { return static_cast<uint64_t>(int64_t{pieces} * t / size()); };
+    shares_[static_cast<size_t>(thread)].left.store(number_ << 2 * kPieceBits |
+                                                    first_of(thread) << kPieceBits | first_of(thread + 1));
+  }
   ++wake_;
   wake_.notify_all();  // without a system call when nobody sleeps
 
+  const struct Finish {  // even if `beside` throws
+    ThreadPool& pool;
+    int pieces;
+    ~Finish() { pool.finish(pieces); }
+  } finish{*this, pieces};
+  if (beside) beside();
+}
+
+void ThreadPool::finish(int pieces) {
   work(0);
   if (spin_until([&] { return done_.load(std::memory_order_acquire) == pieces; })) return;
   for (int done = done_.load(std::memory_order_acquire); done != pieces;
@@ -119,21 +139,29 @@ void ThreadPool::run_pieces(const Region& region) {
   }
 }
 
-void ThreadPool::work(int thread) {
-  uint64_t claims = claims_.load(std::memory_order_acquire);
-  while (static_cast<uint32_t>(claims) != 0) {
-    if (!claims_.compare_exchange_weak(claims, claims - 1, std::memory_order_acq_rel,
-                                       std::memory_order_acquire)) {
-      continue;
+/// The first piece left of the thread's own share, else the last of another's; -1 when there is none.
+int ThreadPool::claim(int thread) {
+  for (int i = 0; i < size(); ++i) {
+    std::atomic<uint64_t>& left = shares_[static_cast<size_t>((thread + i) % size())].left;
+    uint64_t seen = left.load(std::memory_order_acquire);
+    for (;;) {
+      const uint64_t first = seen / kOnePiece % kOnePiece, end = seen % kOnePiece;
+      if (first == end) break;
+      const uint64_t rest = i == 0 ? seen + kOnePiece : seen - 1;
+      if (left.compare_exchange_weak(seen, rest, std::memory_order_acq_rel, std::memory_order_acquire))
+        return static_cast<int>(i == 0 ? first : end - 1);
     }
+  }
+  return -1;
+}
+
+void ThreadPool::work(int thread) {
+  for (int piece = claim(thread); piece >= 0; piece = claim(thread)) {
     // The claim keeps the region alive: it cannot end before this piece is counted below.
     const Region region = region_;
-    const int pieces = (region.n + region.grain - 1) / region.grain;
-    const int piece = pieces - static_cast<int>(static_cast<uint32_t>(claims));
     const int first = piece * region.grain;
     region.call(region.context, first, std::min(first + region.grain, region.n), thread);
-    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) done_.notify_one();
-    claims = claims_.load(std::memory_order_acquire);
+    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == region.pieces()) done_.notify_one();
   }
 }
 

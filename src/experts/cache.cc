@@ -49,7 +49,7 @@ struct ExpertCache::Bounded {
   Bounded(const ExpertFiles& files, const SizeClasses& sizes, const CacheOptions& options,
           std::unique_ptr<Reader> reader);
 
-  void acquire(int layer, std::span<const int32_t> ids, Lease::State& lease);
+  void acquire(int layer, std::span<const int32_t> ids, Reads reads, Lease::State& lease);
   void prefetch(int layer, std::span<const int32_t> ids);
   void read_ahead(int layer, std::span<const int32_t> ids);
   void forget(Lease::State& lease);
@@ -105,7 +105,8 @@ ExpertCache::Bounded::Bounded(const ExpertFiles& expert_files, const SizeClasses
       uses(files.layers.size() * static_cast<size_t>(files.n_experts)),
       store(files, io.mode, reader ? std::move(reader) : make_reader()) {}
 
-void ExpertCache::Bounded::acquire(int layer, std::span<const int32_t> ids, Lease::State& lease) {
+void ExpertCache::Bounded::acquire(int layer, std::span<const int32_t> ids, Reads reads,
+                                   Lease::State& lease) {
   plan.acquired(layer, ids);
   pump(false);
   while (pool.needed(layer, ids) > pool.available(layer)) {
@@ -143,7 +144,7 @@ void ExpertCache::Bounded::acquire(int layer, std::span<const int32_t> ids, Leas
       lease.ready.push_back(static_cast<int>(i));
     }
   }
-  pump(false);
+  if (reads == Reads::Now) pump(false);
 }
 
 void ExpertCache::Bounded::prefetch(int layer, std::span<const int32_t> ids) {
@@ -307,6 +308,10 @@ std::optional<int> ExpertCache::Lease::try_next() {
   return state_->take();
 }
 
+std::optional<int> ExpertCache::Lease::next_present() {
+  return state_->take();
+}
+
 const Model::Expert& ExpertCache::Lease::expert(int index) const {
   return state_->experts[static_cast<size_t>(index)];
 }
@@ -333,7 +338,7 @@ ExpertCache::~ExpertCache() {
   RL_CHECK(impl_->live_leases == 0, "{} leases outlive their cache", impl_->live_leases);
 }
 
-ExpertCache::Lease ExpertCache::acquire(int layer, std::span<const int32_t> experts) {
+ExpertCache::Lease ExpertCache::acquire(int layer, std::span<const int32_t> experts, Reads reads) {
   RL_CHECK(experts.size() <= static_cast<size_t>(max_lease(layer)), "{} experts in one lease of at most {}",
            experts.size(), max_lease(layer));
   auto state = std::make_unique<Lease::State>();
@@ -341,7 +346,7 @@ ExpertCache::Lease ExpertCache::acquire(int layer, std::span<const int32_t> expe
   state->experts.resize(experts.size());
   state->ready.reserve(experts.size());
   if (impl_->bounded) {
-    impl_->bounded->acquire(layer, experts, *state);
+    impl_->bounded->acquire(layer, experts, reads, *state);
   } else {
     for (size_t i = 0; i < experts.size(); ++i) {
       state->experts[i] = impl_->files.mapped(layer, experts[i]);
@@ -353,6 +358,10 @@ ExpertCache::Lease ExpertCache::acquire(int layer, std::span<const int32_t> expe
   }
   ++impl_->live_leases;
   return Lease(std::move(state));
+}
+
+void ExpertCache::begin_reads() {
+  if (impl_->bounded) impl_->bounded->pump(false);
 }
 
 void ExpertCache::prefetch(int layer, std::span<const int32_t> experts) {

@@ -77,6 +77,8 @@ class ExpertCache {
     std::optional<int> next();
     /// The same without waiting: nullopt also when none is ready now. Counts no stall.
     std::optional<int> try_next();
+    /// The same for what is known to be there, without looking after the reads.
+    std::optional<int> next_present();
     const model::Model::Expert& expert(int index) const;
     /// The expert is not worth keeping: when this lease ends, its slot is given away before others.
     void retire(int index);
@@ -91,8 +93,11 @@ class ExpertCache {
   /// Pins distinct experts (at most max_lease(layer)) and submits all reads of missing ones at once. Where
   /// two_leases_fit(layer), a second lease may be taken while one lives, so that the next wave of a long
   /// prefill is read while this one is computed. May wait for prefetches in flight (a stall) when nearly
-  /// every slot of a small cache is pinned.
-  Lease acquire(int layer, std::span<const int32_t> experts);
+  /// every slot of a small cache is pinned. With Reads::Later they are submitted by the next call of
+  /// begin_reads(), prefetch(), next() or try_next(), as it takes about 20 microseconds for each.
+  enum class Reads : uint8_t { Now, Later };
+  Lease acquire(int layer, std::span<const int32_t> experts, Reads reads = Reads::Now);
+  void begin_reads();
 
   /// Tells which experts are probably needed next, most probable first; only the first n_experts_used count.
   /// Best called right after acquire() of the layer before. Costs no waiting: what is resident is marked as

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -50,6 +52,54 @@ TEST(ThreadPool, RegionsFollowOneAnother) {
     expected.swap(e);
   }
   EXPECT_EQ(values, expected);
+}
+
+// The caller's own business is done once, by the caller, while others compute.
+TEST(ThreadPool, ComputesBesideTheCaller) {
+  for (const int threads : {1, 2, 3}) {
+    ThreadPool pool(threads);
+    for (const int grain : {1, 8}) {
+      std::atomic<int> sum = 0;
+      int calls = 0;
+      const std::thread::id caller = std::this_thread::get_id();
+      pool.run(
+          8, grain, [&](int first, int last, int) { sum += last - first; },
+          [&] {
+            ++calls;
+            EXPECT_EQ(std::this_thread::get_id(), caller);
+            // Without another thread, or another piece, nobody computes before this ends.
+            while (threads > 1 && grain == 1 && sum < 8) std::this_thread::yield();
+          });
+      EXPECT_EQ(calls, 1);
+      EXPECT_EQ(sum, 8);
+    }
+  }
+}
+
+TEST(ThreadPool, ARegionEndsThoughItsCallerFails) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<int> sum = 0;
+    const auto body = [&](int first, int last, int) { sum += last - first; };
+    EXPECT_THROW(pool.run(8, 1, body, [] { fail("no"); }), Error);
+    EXPECT_EQ(sum, 8);
+  }
+}
+
+// A thread's pieces are neighbours, in rising order but for those of others' that it ends with.
+TEST(ThreadPool, EachThreadBeginsWithItsShare) {
+  ThreadPool pool(2);
+  std::array<std::vector<int>, 2> pieces;
+  std::atomic<int> begun = 0;
+  pool.run(8, 1, [&](int first, int, int thread) {
+    std::vector<int>& own = pieces[static_cast<size_t>(thread)];
+    own.push_back(first);
+    // Both have begun before either goes on.
+    if (own.size() == 1) ++begun;
+    while (begun < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(pieces[0].front(), 0);
+  EXPECT_EQ(pieces[1].front(), 4);
 }
 
 TEST(ThreadPool, SleepingThreadsWakeUp) {

@@ -95,7 +95,8 @@ TEST_P(CacheBytes, AreThoseOfTheFileWhateverTheSequence) {
         const int layer = step % TestFiles::kLayers;
         const auto n = static_cast<int>(1 + random() % static_cast<uint32_t>(cache.max_lease(layer)));
         const std::vector<int32_t> ids = random_ids(random, n);
-        std::optional<ExpertCache::Lease> lease = cache.acquire(layer, ids);
+        const auto reads = step % 3 == 0 ? ExpertCache::Reads::Later : ExpertCache::Reads::Now;
+        std::optional<ExpertCache::Lease> lease = cache.acquire(layer, ids, reads);
         selections += ids.size();
         const int next_layer = (layer + 1) % TestFiles::kLayers;
         const std::vector<int32_t> predicted = random_ids(random, kUsed);
@@ -191,6 +192,24 @@ TEST_F(CacheBehaviour, TryNextDoesNotWait) {
   EXPECT_EQ(cache.stats().stall_seconds, 0);
   EXPECT_EQ(lease.next(), 0);
   EXPECT_GT(cache.stats().stall_seconds, 0);
+}
+
+TEST_F(CacheBehaviour, ReadsBeginLaterWhereAskedTo) {
+  ExpertCache cache = gated_cache(everything_);
+  {
+    ExpertCache::Lease lease = cache.acquire(0, std::vector<int32_t>{5});
+    drain(lease);
+  }
+  const int before = gate_->submitted;
+  const std::vector<int32_t> ids = {4, 5, 6};
+  ExpertCache::Lease lease = cache.acquire(0, ids, ExpertCache::Reads::Later);
+  EXPECT_EQ(lease.next_present(), 1);
+  EXPECT_EQ(lease.next_present(), std::nullopt);
+  EXPECT_EQ(gate_->submitted, before);
+  cache.begin_reads();
+  EXPECT_GT(gate_->submitted, before);
+  EXPECT_EQ(drain(lease).size(), 2u);
+  EXPECT_EQ(cache.stats().misses, 3u);
 }
 
 TEST_F(CacheBehaviour, CountsPrefetchesAsUsefulLateAndWasted) {
