@@ -148,7 +148,7 @@ ordered_json plan_json(const PlanCommand& c, const Findings& f) {
                  {"threads", p.threads},
                  {"kernels", p.kernels},
                  {"kv_bytes_per_position", p.kv_per_position},
-                 {"how", p.measured ? "measured" : "predicted from a probe"},
+                 {"how", p.measured ? "measured" : "predicted from probes"},
                  {"choices", choices}});
   }
   if (f.gpu || !f.no_gpu.empty()) json["gpu"] = gpu_json(f);

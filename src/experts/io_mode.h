@@ -1,7 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string_view>
+
+#include "experts/reader.h"
 
 namespace redlite::experts {
 
@@ -23,9 +27,11 @@ struct IoChoice {
   double buffered = 0;
 };
 
-/// Reads a few random experts in both ways and takes the better one. It costs some tens of milliseconds, and
-/// leaves what it read in the page cache.
-IoChoice choose_io_mode(const ExpertFiles& files);
+/// Reads a few random experts in both ways and takes the better one: as many together as a token may miss in
+/// a layer, for more would hide how long a read takes to begin, which a token waits for in every layer. It
+/// costs some tens of milliseconds, and leaves what it read in the page cache: a small model nearly whole.
+IoChoice choose_io_mode(const ExpertFiles& files,
+                        const std::function<std::unique_ptr<Reader>()>& open_reader = make_reader);
 
 /// Buffered when it is at least three times as fast, or all there is. Short of that direct reads are better
 /// even from a warm page cache: the disk fetches them while the processor computes, but a buffered read is a

@@ -46,18 +46,72 @@ Choice choice_of(const model::Model& model, const Options& options, std::optiona
   return choice;
 }
 
-/// Runs a choice as the benchmark does. What it did better another time stays: all else that a machine does
-/// only slows it down, and a small model is run in a blink.
-void measure_choice(const model::Model& model, const Options& options, Choice& choice) {
-  const Length length{options.prompt};
+/// Runs a choice as the benchmark does.
+Speeds measure_choice(const model::Model& model, const Options& options, const Choice& choice) {
+  const Length length{options.prompt, 64, 3};
   Options run = options;
   run.context = length.context();
   cpu::CpuRunner runner(model, cpu_options(run, choice));
-  const Speeds speeds = measure(model, runner, options.kv == cpu::KvType::F16 ? 2 : 4, length,
-                                [&] { return bench::counters_of(runner); });
-  choice.prefill_tok_s = std::max(choice.prefill_tok_s, speeds.prefill_tok_s);
-  choice.decode_tok_s = std::max(choice.decode_tok_s, speeds.decode_tok_s);
-  choice.hit_rate = speeds.hit_rate;
+  runner.wait_for_weight_pages();  // by a thread that takes a core
+  return measure(model, runner, options.kv == cpu::KvType::F16 ? 2 : 4, length,
+                 [&] { return bench::counters_of(runner); });
+}
+
+/// Twice, unless the machine is so busy that once took long: a machine's speed varies from moment to moment,
+/// and what follows this plan has it as it is in the mean.
+void measure_all(const model::Model& model, const Options& options, const Report& report, Plan& plan) {
+  constexpr std::chrono::seconds kLong{10};
+  const auto start = std::chrono::steady_clock::now();
+  const size_t n = plan.choices.size();
+  size_t times = 0;
+  while (times == 0 || (times == 1 && std::chrono::steady_clock::now() - start < kLong)) {
+    for (size_t i = 0; i < n; ++i) {
+      report("running the model", static_cast<double>(times * n + i) / static_cast<double>(2 * n));
+      Choice& choice = plan.choices[i];
+      const Speeds speeds = measure_choice(model, options, choice);
+      choice.prefill_tok_s += speeds.prefill_tok_s;
+      choice.decode_tok_s += speeds.decode_tok_s;
+      choice.hit_rate = speeds.hit_rate;
+    }
+    ++times;
+  }
+  for (Choice& choice : plan.choices) {
+    choice.prefill_tok_s /= static_cast<double>(times);
+    choice.decode_tok_s /= static_cast<double>(times);
+  }
+}
+
+/// Runs the model with a cache of the least size, of the largest that fits, and with all experts mapped if
+/// they fit; all else follows.
+void predict_all(const model::Model& model, const Options& options, const Report& report, Plan& plan) {
+  const model::Config& c = model.config();
+  const uint64_t full = experts::ExpertCache::full_bytes(model);
+  const Shape shape{c.n_layers, c.n_experts, c.n_experts_used,
+                    static_cast<double>(model.expert_bytes()) / c.n_layers / c.n_experts, full};
+  std::vector<uint64_t> caches;  // largest first
+  for (const Choice& choice : plan.choices)
+    if (choice.fits && choice.cache_mib) caches.push_back(choice.cache);
+  const bool fits = plan.choices.front().fits;  // all of them
+  const double steps = (caches.empty() ? 0 : caches.front() == caches.back() ? 1 : 2) + (fits ? 1 : 0);
+  double step = 0;
+  const auto run = [&](std::optional<uint64_t> cache) {
+    cpu::CpuOptions cpu;
+    cpu.threads = options.threads;
+    cpu.kv = options.kv;
+    const Probe result = probe(model, cpu, cache, options.prompt, plan.disk.bytes_per_second,
+                               [&](double part) { report("running the model", (step + part) / steps); });
+    ++step;
+    return result;
+  };
+  Probes probes;
+  if (!caches.empty()) {
+    probes.least = run(caches.back());
+    probes.most = caches.front() == caches.back() ? probes.least : run(caches.front());
+  }
+  if (fits) probes.mapped = run(std::nullopt);
+  if (caches.empty()) probes.least = *probes.mapped;
+  for (Choice& choice : plan.choices)
+    if (choice.fits) predict(shape, options.prompt, probes, choice);
 }
 
 }  // namespace
@@ -79,22 +133,39 @@ std::vector<Choice> choices_for(const model::Model& model, const Options& option
   return choices;
 }
 
-void predict(const Shape& shape, int n_prompt, const Probe& probe, Choice& choice) {
-  const double selections = static_cast<double>(shape.n_layers) * shape.n_used;
+void predict(const Shape& shape, int n_prompt, const Probes& probes, Choice& choice) {
+  const auto& [least, most, mapped] = probes;
+  // A long prompt is read in chunks, each of which needs its experts.
+  const int batch = cpu::CpuOptions{}.batch;
+  const int n_chunks = (n_prompt + batch - 1) / batch;
+  const double distinct =
+      distinct_of(least.spread, std::min(n_prompt, batch), shape.n_used) * shape.n_layers * n_chunks;
+  const auto computed = [&](const Probe& p) {
+    return n_prompt * p.prompt_token_seconds + distinct * p.expert_seconds;
+  };
+  if (!choice.cache_mib) {
+    choice.hit_rate = 1;
+    choice.decode_tok_s = 1 / mapped.value().token_seconds;
+    choice.prefill_tok_s = n_prompt / computed(*mapped);
+    return;
+  }
+  // Between the probes all goes with what is missed; what prefetch leaves of that, too.
+  const auto between = [](double at_least, double at_most, double where) {
+    return at_most + (at_least - at_most) * where;
+  };
   const double part =
-      choice.cache_mib
-          ? std::min(1.0, static_cast<double>(choice.cache) / static_cast<double>(shape.full_bytes))
-          : 1;
-  const auto slots = std::min(static_cast<size_t>(part * shape.n_experts), probe.misses.size() - 1);
-  const double missed = choice.cache_mib ? probe.misses[slots] : 0;
-  choice.hit_rate = 1 - missed;
-  choice.decode_tok_s = 1 / (probe.token_seconds + missed * selections * probe.miss_seconds);
+      std::min(1.0, static_cast<double>(choice.cache) / static_cast<double>(shape.full_bytes));
+  const auto missed = [&](double p) { return least.misses[static_cast<size_t>(p * shape.n_experts)]; };
+  const double range = missed(least.part) - missed(most.part);
+  const double where = range > 0 ? std::clamp((missed(part) - missed(most.part)) / range, 0.0, 1.0) : 0;
+  choice.hit_rate = between(least.hit_rate, most.hit_rate, where);
+  choice.decode_tok_s = 1 / between(least.token_seconds, most.token_seconds, where);
 
-  const double distinct = distinct_of(probe.spread, n_prompt, shape.n_used) * shape.n_layers;
-  const double computed = n_prompt * probe.prompt_token_seconds + distinct * probe.expert_seconds +
-                          n_prompt * selections * probe.expert_token_seconds;
-  const double read = (1 - part) * distinct * shape.expert_bytes / probe.miss_bytes_per_second;
-  choice.prefill_tok_s = n_prompt / std::max(computed, read);
+  // What is read costs the computation something even where nothing waits for it.
+  const double width = most.part - least.part;
+  const double at = width > 0 ? std::clamp((most.part - part) / width, 0.0, 1.0) : 0;
+  const double read = (1 - part) * distinct * shape.expert_bytes / least.miss_bytes_per_second;
+  choice.prefill_tok_s = n_prompt / std::max(between(computed(least), computed(most), at), read);
 }
 
 void check(const model::Model& model, const Options& options) {
@@ -122,34 +193,9 @@ Plan make_plan(const model::Model& model, const Options& options, const Report& 
   if (std::ranges::none_of(plan.choices, runs)) return plan;
   plan.measured = model.dense_bytes() + model.expert_bytes() <= kSmall && plan.choices.front().fits;
   if (plan.measured) {
-    // Twice, unless the machine is so busy that once took long.
-    constexpr std::chrono::seconds kLong{10};
-    const auto start = std::chrono::steady_clock::now();
-    const size_t n = plan.choices.size();
-    for (size_t i = 0; i < 2 * n; ++i) {
-      if (i == n && std::chrono::steady_clock::now() - start > kLong) break;
-      report("running the model", static_cast<double>(i) / static_cast<double>(2 * n));
-      measure_choice(model, options, plan.choices[i % n]);
-    }
+    measure_all(model, options, report, plan);
   } else {
-    // What eight tokens use fits into a quarter, unless the model has few experts.
-    const uint64_t wanted =
-        std::max(experts::ExpertCache::full_bytes(model) / 4, 8 * experts::ExpertCache::minimum_bytes(model));
-    uint64_t largest = 0;
-    for (const Choice& choice : plan.choices)
-      if (choice.fits) largest = std::max(largest, choice.cache);
-    cpu::CpuOptions cpu;
-    cpu.threads = options.threads;
-    cpu.kv = options.kv;
-    const model::Config& c = model.config();
-    const Shape shape{c.n_layers, c.n_experts, c.n_experts_used,
-                      static_cast<double>(model.expert_bytes()) / c.n_layers / c.n_experts,
-                      experts::ExpertCache::full_bytes(model)};
-    const Probe result =
-        probe(model, cpu, std::min({wanted, largest, experts::ExpertCache::full_bytes(model)}),
-              plan.disk.bytes_per_second, [&](double part) { report("running the model", part); });
-    for (Choice& choice : plan.choices)
-      if (choice.fits) predict(shape, options.prompt, result, choice);
+    predict_all(model, options, report, plan);
   }
   plan.recommendation = recommended(plan.choices);
   return plan;

@@ -58,15 +58,15 @@ void check(const model::Model& model, const Options& options);
 /// all.
 Plan make_plan(const model::Model& model, const Options& options, const Report& report);
 
-struct Probe;
+struct Probes;
 /// Of a model, what a prediction needs.
 struct Shape {
   int n_layers = 0, n_experts = 0, n_used = 0;
   double expert_bytes = 0;  ///< of one expert, in the mean of the layers
   uint64_t full_bytes = 0;  ///< of a cache that holds all
 };
-/// What follows for a choice from a probe: hit_rate and the speeds.
-void predict(const Shape& shape, int n_prompt, const Probe& probe, Choice& choice);
+/// What follows for a choice from probes: hit_rate and the speeds. All mapped needs a probe of that.
+void predict(const Shape& shape, int n_prompt, const Probes& probes, Choice& choice);
 
 /// The sizes that a plan considers and the memory of each, without running anything.
 std::vector<Choice> choices_for(const model::Model& model, const Options& options, uint64_t available);

@@ -4,9 +4,8 @@
 #include <chrono>
 #include <numeric>
 
-#include "base/error.h"
+#include "bench/counters.h"
 #include "bench/workload.h"
-#include "engine/sampler.h"
 #include "experts/cache.h"
 #include "plan/reuse.h"
 
@@ -16,135 +15,148 @@ namespace {
 using model::LogitsFor;
 using model::Token;
 
-constexpr int kPrompt = 32, kLeastText = 40, kMostText = 160, kTwice = 8, kSame = 128;
-constexpr double kTextSeconds = 5;
+constexpr int kShort = 32, kShortest = 128, kLongest = 512;  ///< tokens of the prompts
+constexpr int kLeastText = 40, kMostText = 192;
+constexpr double kPromptSeconds = 2.5, kTextSeconds = 6;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// What a runner had done at some moment; the difference of two is what happened between.
-struct Moment {
-  double time, experts, stall, bytes_read;
-
-  explicit Moment(const cpu::CpuRunner& runner)
-      : time(seconds_now()),
-        experts(runner.stage_times().experts),
-        stall(runner.cache_stats().stall_seconds),
-        bytes_read(static_cast<double>(runner.cache_stats().bytes_read)) {}
-  Moment operator-(const Moment& from) const {
-    Moment out = *this;
-    out.time -= from.time;
-    out.experts -= from.experts;
-    out.stall -= from.stall;
-    out.bytes_read -= from.bytes_read;
-    return out;
-  }
+/// What a pass took, and what of it was waiting for experts.
+struct Pass {
+  double seconds = 0, stall = 0, bytes_read = 0;
+  double computed() const { return seconds - stall; }
 };
+
+class Prober {
+ public:
+  /// `cache_bytes`: that fill the cache; 0: nothing is read into one.
+  Prober(const model::Model& model, cpu::CpuRunner& runner, uint64_t cache_bytes)
+      : model_(model),
+        runner_(runner),
+        cache_bytes_(cache_bytes),
+        recorder_(runner, model.config().n_layers) {}
+
+  const Uses& uses() const { return recorder_.uses(); }
+  size_t tokens() const { return recorder_.tokens(); }
+
+  Pass run(std::span<const Token> tokens) {
+    const experts::CacheStats before = runner_.cache_stats();
+    const double start = seconds_now();
+    logits_ = runner_.forward(tokens, LogitsFor::Last);
+    const double seconds = seconds_now() - start;
+    const experts::CacheStats after = runner_.cache_stats();
+    return {seconds, after.stall_seconds - before.stall_seconds,
+            static_cast<double>(after.bytes_read - before.bytes_read)};
+  }
+
+  /// Of random tokens, other ones each time, as a cache must not know them. Of three passes the first is not
+  /// counted; where they take long there is one that began with the cache full.
+  Pass prompt(int n) {
+    std::vector<Pass> passes;
+    const double start = seconds_now();
+    bool filled = false;
+    do {
+      filled = runner_.cache_stats().bytes_read >= cache_bytes_;
+      runner_.reset();
+      passes.push_back(run(bench::random_tokens(n, model_.config().n_vocab, ++seed_)));
+    } while (passes.size() < 3 &&
+             (seconds_now() - start < kPromptSeconds || (!filled && passes.size() == 1)));
+    if (passes.size() > 1) passes.erase(passes.begin());
+    Pass mean;
+    const auto count = static_cast<double>(passes.size());
+    for (const Pass& pass : passes) {
+      mean.seconds += pass.seconds / count;
+      mean.stall += pass.stall / count;
+      mean.bytes_read += pass.bytes_read / count;
+    }
+    return mean;
+  }
+
+  std::span<const float> logits() const { return logits_; }
+  double distinct_of_last(int n) const {
+    return distinct_uses(uses(), tokens() - static_cast<size_t>(n), tokens());
+  }
+
+ private:
+  const model::Model& model_;
+  cpu::CpuRunner& runner_;
+  uint64_t cache_bytes_;
+  UseRecorder recorder_;
+  uint32_t seed_ = 0;
+  std::span<const float> logits_;
+};
+
+/// How fast prompts compute: two lengths, two unknowns. Of the longer one, which is the likelier, the sum is
+/// right in any case.
+void fit_prompts(const Pass& few, const Pass& many, int n_many, double distinct_few, double distinct_many,
+                 Probe& out) {
+  const double shared = n_many * distinct_few - kShort * distinct_many;  // 0: no two tokens share an expert
+  const double a =
+      shared > 0 ? (many.computed() * distinct_few - few.computed() * distinct_many) / shared : 0;
+  out.prompt_token_seconds = std::clamp(a, 0.0, many.computed() / n_many);
+  out.expert_seconds = (many.computed() - n_many * out.prompt_token_seconds) / distinct_many;
+}
 
 }  // namespace
 
-int probe_context() {
-  return 1 + kPrompt + kMostText + kSame;
-}
-
-Probe probe(const model::Model& model, cpu::CpuOptions options, uint64_t cache_bytes,
-            double disk_bytes_per_second, const std::function<void(double)>& progress) {
+Probe probe(const model::Model& model, cpu::CpuOptions options, std::optional<uint64_t> cache_bytes,
+            int n_prompt, double disk_bytes_per_second, const std::function<void(double)>& progress) {
   const model::Config& c = model.config();
-  options.context = probe_context();
-  options.cache.size = {experts::CacheSize::Kind::Bounded, cache_bytes};
+  const int n_long = std::clamp(n_prompt, kShortest, kLongest);
+  options.context = std::max(n_long, kMostText);
+  if (cache_bytes) options.cache.size = {experts::CacheSize::Kind::Bounded, *cache_bytes};
   cpu::CpuRunner runner(model, options);
-  const UseRecorder recorder(runner, c.n_layers);
-  const Uses& uses = recorder.uses();
+  Prober prober(model, runner, cache_bytes.value_or(0));
   const auto layers = static_cast<double>(c.n_layers);
   const auto done = [&](double part) {
     if (progress) progress(part);
   };
   Probe out;
+  if (cache_bytes)
+    out.part = std::min(1.0, static_cast<double>(*cache_bytes) /
+                                 static_cast<double>(experts::ExpertCache::full_bytes(model)));
 
-  // Dense weights come into memory with the first token.
+  // Dense weights come into memory with the first token, and into huge pages by a thread that takes a core.
   const Token zero = 0;
-  runner.forward({&zero, 1}, LogitsFor::None);
+  prober.run({&zero, 1});
+  runner.wait_for_weight_pages();
   done(0.15);
 
-  const std::vector<Token> prompt = bench::random_tokens(kPrompt, c.n_vocab, 1);
-  Moment start(runner);
-  std::span<const float> logits = runner.forward(prompt, LogitsFor::Last);
-  const Moment random = Moment(runner) - start;
-  done(0.5);
-  const double distinct = layers * distinct_uses(uses, 1, recorder.tokens());
-  out.spread = spread_of(distinct / layers, kPrompt, c.n_experts_used, c.n_experts);
-
-  // A text at temperature 1, for greedy text may run in a circle; long enough that most experts that it comes
-  // back to have been seen, if that does not take too long.
-  engine::SamplerOptions sampling;
-  sampling.temperature = 1;
-  engine::Sampler sampler(sampling);
-  const size_t before_text = recorder.tokens();
-  std::vector<Token> text;
-  std::vector<double> text_seconds;
-  std::unique_ptr<model::Mark> mark;
-  const double text_start = seconds_now();
-  for (int left = kMostText; left > 0; --left) {
-    const int n = kMostText - left;
-    if (left > kTwice && n >= kLeastText - kTwice && seconds_now() - text_start > kTextSeconds) left = kTwice;
-    if (left == kTwice) mark = runner.mark();
-    text.push_back(sampler.sample(logits));
-    const double one = seconds_now();
-    logits = runner.forward({&text.back(), 1}, LogitsFor::Last);
-    text_seconds.push_back(seconds_now() - one);
-  }
-  done(0.8);
-  const size_t half = text.size() / 2;
-  out.misses = miss_curve(uses, before_text + half, c.n_experts);
-
-  // The same tokens again: now their experts are in memory.
-  runner.rewind(*mark);
-  std::vector<double> seconds;
-  double experts = 0;
-  for (const Token token : std::span(text).last(kTwice)) {
-    start = Moment(runner);
-    runner.forward({&token, 1}, LogitsFor::Last);
-    const Moment one = Moment(runner) - start;
-    seconds.push_back(one.time - one.stall);
-    experts += (one.experts - one.stall) / kTwice;
-  }
-  std::ranges::sort(seconds);
-  out.token_seconds = (seconds[kTwice / 2 - 1] + seconds[kTwice / 2]) / 2;
-  done(0.85);
-
-  // What the text's second half took beyond that are its misses, less what prefetch saved of them.
-  const double selections = layers * c.n_experts_used;
-  const double part =
-      static_cast<double>(cache_bytes) / static_cast<double>(experts::ExpertCache::full_bytes(model));
-  const auto slots = std::min(static_cast<size_t>(part * c.n_experts), out.misses.size() - 1);
-  const double missed = out.misses[slots] * selections * static_cast<double>(text.size() - half);
-  const double spent =
-      std::accumulate(text_seconds.begin() + static_cast<ptrdiff_t>(half), text_seconds.end(),
-                      -static_cast<double>(text.size() - half) * out.token_seconds);
-  const double expert_bytes = static_cast<double>(model.expert_bytes()) / (layers * c.n_experts);
-  out.miss_seconds = missed >= 1 ? std::max(spent, 0.0) / missed : expert_bytes / disk_bytes_per_second;
-
-  // One token over and over: a prompt's dense work, with few experts of many tokens.
-  const size_t before = recorder.tokens();
-  const std::vector<Token> same(kSame, text.back());
-  start = Moment(runner);
-  runner.forward(same, LogitsFor::Last);
-  const Moment repeated = Moment(runner) - start;
-  done(1);
-  const double shared = layers * distinct_uses(uses, before, recorder.tokens());
-  out.prompt_token_seconds = (repeated.time - repeated.experts) / kSame;
-  // Two runs, two unknowns: seconds = experts used * a + selections * b.
-  const double in_prompt = repeated.experts - repeated.stall;
-  const double a = (kSame * experts - in_prompt) / (kSame * selections - shared);
-  out.expert_seconds = std::clamp(a, 0.0, experts / selections);
-  out.expert_token_seconds = experts / selections - out.expert_seconds;
-
-  const double computed = kPrompt * out.prompt_token_seconds + distinct * out.expert_seconds +
-                          kPrompt * selections * out.expert_token_seconds;
+  const Pass few = prober.prompt(kShort);
+  const double distinct_few = layers * prober.distinct_of_last(kShort);
+  done(0.25);
+  const Pass many = prober.prompt(n_long);
+  const double distinct_many = layers * prober.distinct_of_last(n_long);
+  done(0.6);
+  fit_prompts(few, many, n_long, distinct_few, distinct_many, out);
+  out.spread = spread_of(distinct_many / layers, n_long, c.n_experts_used, c.n_experts);
   // A prompt that had to wait for its experts says how fast they come; another one, how fast at least.
-  const double came = random.bytes_read / random.time;
-  out.miss_bytes_per_second = random.time > 1.2 * computed ? came : std::max(disk_bytes_per_second, came);
+  const double came = many.bytes_read / many.seconds;
+  out.miss_bytes_per_second = many.stall > 0.1 * many.seconds ? came : std::max(disk_bytes_per_second, came);
+
+  // The benchmark's text, after a prompt as there; its first half only fills the cache.
+  runner.reset();
+  const size_t before_text = prober.tokens();
+  bench::Writer writer(c.n_vocab);
+  Token token = writer.first();
+  std::vector<double> seconds;
+  std::vector<bench::Counters> counted = {bench::counters_of(runner)};
+  const double start = seconds_now();
+  while (seconds.size() < kMostText &&
+         (seconds.size() < kLeastText || seconds_now() - start < kTextSeconds)) {
+    seconds.push_back(prober.run({&token, 1}).seconds);
+    counted.push_back(bench::counters_of(runner));
+    token = writer.next(prober.logits());
+    done(0.6 + 0.4 * static_cast<double>(seconds.size()) / kMostText);
+  }
+  const size_t n = seconds.size(), half = n / 2;
+  out.token_seconds = std::accumulate(seconds.begin() + static_cast<ptrdiff_t>(half), seconds.end(), 0.0) /
+                      static_cast<double>(n - half);
+  out.hit_rate = static_cast<double>(counted[n].hits - counted[half].hits) /
+                 static_cast<double>(counted[n].selections - counted[half].selections);
+  out.misses = miss_curve(prober.uses(), before_text + half, c.n_experts);
   return out;
 }
 

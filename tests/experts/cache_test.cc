@@ -371,6 +371,15 @@ TEST_F(CacheBehaviour, AutoMeasuresAndSaysWhatItChose) {
   EXPECT_TRUE(same_expert(lease.expert(0), files_.mapped(1, 3)));
 }
 
+// A token waits for few experts at a time: how fast many are together says nothing about how long that takes.
+TEST_F(CacheBehaviour, AutoReadsAsFewTogetherAsATokenMisses) {
+  int most = 0;
+  choose_io_mode(files_, [&] { return std::make_unique<CountingReader>(make_thread_reader(), most); });
+  constexpr int kChunks = 6;  // of an expert: three matrices of 262.5 KiB
+  EXPECT_GT(most, 0);
+  EXPECT_LE(most, std::max(kUsed / 4, 1) * kChunks);
+}
+
 TEST(IoMode, BufferedReadsMustBeMuchFaster) {
   EXPECT_EQ(better_io_mode(2e9, 1e9), IoMode::Direct);
   EXPECT_EQ(better_io_mode(2e9, 5e9), IoMode::Direct);

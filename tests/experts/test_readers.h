@@ -118,6 +118,29 @@ class ShallowReader final : public Reader {
   int in_flight_ = 0;
 };
 
+/// A reader that tells how many requests were in flight at most.
+class CountingReader final : public Reader {
+ public:
+  CountingReader(std::unique_ptr<Reader> reader, int& most) : reader_(std::move(reader)), most_(most) {}
+
+  bool submit(const ReadRequest& request) override {
+    if (!reader_->submit(request)) return false;
+    most_ = std::max(most_, ++in_flight_);
+    return true;
+  }
+  size_t complete(std::span<ReadCompletion> out, bool wait) override {
+    const size_t n = reader_->complete(out, wait);
+    in_flight_ -= static_cast<int>(n);
+    return n;
+  }
+  std::string_view name() const override { return "counting"; }
+
+ private:
+  std::unique_ptr<Reader> reader_;
+  int& most_;
+  int in_flight_ = 0;
+};
+
 /// A reader that completes nothing until the test says so (or somebody waits for it).
 class GatedReader final : public Reader {
  public:
