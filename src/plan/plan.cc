@@ -98,8 +98,8 @@ void predict_all(const model::Model& model, const Options& options, const Report
     cpu::CpuOptions cpu;
     cpu.threads = options.threads;
     cpu.kv = options.kv;
-    const Probe result = probe(model, cpu, cache, options.prompt, plan.disk.bytes_per_second,
-                               [&](double part) { report("running the model", (step + part) / steps); });
+    Probe result = probe(model, cpu, cache, options.prompt, plan.disk.bytes_per_second,
+                         [&](double part) { report("running the model", (step + part) / steps); });
     ++step;
     return result;
   };
@@ -134,7 +134,7 @@ std::vector<Choice> choices_for(const model::Model& model, const Options& option
 }
 
 void predict(const Shape& shape, int n_prompt, const Probes& probes, Choice& choice) {
-  const auto& [least, most, mapped] = probes;
+  const Probe &least = probes.least, &most = probes.most;
   // A long prompt is read in chunks, each of which needs its experts.
   const int batch = cpu::CpuOptions{}.batch;
   const int n_chunks = (n_prompt + batch - 1) / batch;
@@ -145,8 +145,9 @@ void predict(const Shape& shape, int n_prompt, const Probes& probes, Choice& cho
   };
   if (!choice.cache_mib) {
     choice.hit_rate = 1;
-    choice.decode_tok_s = 1 / mapped.value().token_seconds;
-    choice.prefill_tok_s = n_prompt / computed(*mapped);
+    const Probe& mapped = probes.mapped.value();
+    choice.decode_tok_s = 1 / mapped.token_seconds;
+    choice.prefill_tok_s = n_prompt / computed(mapped);
     return;
   }
   // Between the probes all goes with what is missed; what prefetch leaves of that, too.
