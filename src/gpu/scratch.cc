@@ -37,7 +37,7 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
   router = arena_.take<float>(n(batch, c.n_experts + 1));
   ids = arena_.take<int32_t>(n(batch, c.n_experts_used));
   slots = arena_.take<int32_t>(n(batch, c.n_experts_used));
-  shares = arena_.take<float>(n(batch, c.n_experts_used + 1));
+  scores = arena_.take<float>(n(batch, c.n_experts_used + 1));
   tickets = arena_.take<uint32_t>(n(batch));
   hidden = arena_.take<float>(n(batch, c.n_experts_used + 1, hidden_stride));
   hidden_rounded = arena_.take(n(batch, c.n_experts_used + 1, rounded_bytes(hidden_stride)));
@@ -47,7 +47,6 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
   best_ticket = arena_.take<uint32_t>(1);
   predicted_router = arena_.take<float>(n(c.n_experts));
   predicted_ids = arena_.take<int32_t>(n(c.n_experts_used));
-  predicted_shares = arena_.take<float>(n(c.n_experts_used));
   ones = arena_.take<float>(n(c.n_embd));
 
   host_step = device.allocate_host(sizeof(Step), "the step's record");

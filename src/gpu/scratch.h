@@ -40,7 +40,7 @@ struct Scratch {
   float* router;              ///< [batch][n_experts + 1]
   int32_t* ids;               ///< [batch][n_experts_used]
   int32_t* slots;             ///< [batch][n_experts_used]
-  float* shares;              ///< [batch][n_experts_used + 1]
+  float* scores;              ///< [batch][n_experts_used + 1]: logits of the selected experts
   uint32_t* tickets;          ///< [batch]
   float* hidden;              ///< [batch][n_experts_used + 1][hidden_stride]
   std::byte* hidden_rounded;  ///< [batch][n_experts_used + 1][rounded_bytes(hidden_stride)]
@@ -52,7 +52,6 @@ struct Scratch {
   float* ones;              ///< [n_embd]
   float* predicted_router;  ///< [n_experts]
   int32_t* predicted_ids;   ///< [n_experts_used]
-  float* predicted_shares;  ///< [n_experts_used]
 
   HostBuffer host_step;    ///< Step
   HostBuffer host_x;       ///< float [batch][n_embd]

@@ -9,6 +9,7 @@
 #include "gpu/kernels/embed.h"
 #include "gpu/kernels/load_experts.h"
 #include "gpu/kernels/route.h"
+#include "model/router.h"
 
 namespace redlite::gpu {
 
@@ -187,7 +188,7 @@ void TokenPass::encode_mixer(int l) {
   }
   show(Stage::MixerOutput, l, n_embd, shown);
 
-  // h[n_embd], the experts' input; router[n_experts (+ 1)], ids and shares of the selected experts
+  // h[n_embd], the experts' input; router[n_experts (+ 1)], ids and scores of the selected experts
   const int n_rows = c.n_experts + (w.experts.has_shared ? 1 : 0);
   const bool joining = std::exchange(joins_, false);
   if (joining) stream_.wait(*joined_);
@@ -199,14 +200,13 @@ void TokenPass::encode_mixer(int l) {
                  .rounded = s.h_rounded,
                  .logits = s.router,
                  .ids = s.ids,
-                 .shares = s.shares,
+                 .scores = s.scores,
                  .slots = s.slots,
                  .table = w.table,
                  .host = host_ ? host_->slots(l) : HostSlots{},
                  .step = s.step,
                  .tickets = s.tickets,
                  .eps = c.rms_eps,
-                 .scale = c.expert_weights_scale,
                  .n = n_embd,
                  .n_experts = c.n_experts,
                  .n_used = c.n_experts_used,
@@ -249,10 +249,11 @@ void TokenPass::encode_experts(int l) {
                        .hidden = s.hidden,
                        .hidden_rounded = s.hidden_rounded,
                        .slots = slots,
-                       .shares = s.shares,
+                       .scores = s.scores,
                        .residual = s.x,
                        .shown = shown,
                        .codebooks = books,
+                       .scale = c.expert_weights_scale,
                        .hidden_stride = s.hidden_stride,
                        .n = n_embd,
                        .layout = down});
@@ -286,14 +287,13 @@ void TokenPass::encode_prefetch(int l) {
                   .rounded = nullptr,
                   .logits = s.predicted_router,
                   .ids = s.predicted_ids,
-                  .shares = s.predicted_shares,
+                  .scores = nullptr,
                   .slots = nullptr,
                   .table = weights_.layer(l + 1).prefetch,
                   .host = host_ ? host_->prediction(l + 1) : HostSlots{},
                   .step = s.step,
                   .tickets = s.tickets,
                   .eps = config_.rms_eps,
-                  .scale = config_.expert_weights_scale,
                   .n = config_.n_embd,
                   .n_experts = config_.n_experts,
                   .n_used = config_.n_experts_used,
@@ -359,7 +359,12 @@ void TokenPass::show_route(int layer) {
   stream_.copy(ids.data(), scratch_.ids, ids.size() * sizeof(int32_t));
   stream_.synchronize();
   (*tap_)(Stage::ExpertIds, layer, sequence_.position, used, std::vector<float>(ids.begin(), ids.end()));
-  show(Stage::ExpertWeights, layer, used, scratch_.shares);
+  // Shares exist only in experts_down; these are theirs, bit for bit.
+  std::vector<float> scores(ids.size()), weights(ids.size());
+  stream_.copy(scores.data(), scratch_.scores, scores.size() * sizeof(float));
+  stream_.synchronize();
+  model::select_experts(scores, config_.expert_weights_scale, ids, weights);
+  (*tap_)(Stage::ExpertWeights, layer, sequence_.position, used, weights);
 }
 
 }  // namespace redlite::gpu

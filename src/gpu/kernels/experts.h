@@ -48,8 +48,9 @@ struct ExpertsGateUp {
   static ProductLayout layout(const LayerExperts& experts, int n);
 };
 
-/// residual += the sum, in the router's order, of share * (down * hidden), the shared expert last. Grid:
-/// {blocks(), n_tokens}.
+/// residual += the sum, in the router's order, of share * (down * hidden), the shared expert last. The routed
+/// experts' shares are the softmax of their scores (model/router.h), times scale; the shared one's is a sigmoid.
+/// Grid: {blocks(), n_tokens}.
 struct ExpertsDown {
   static constexpr const char* kName = "experts_down";
   using PartOf = Products;
@@ -61,10 +62,11 @@ struct ExpertsDown {
     const float* hidden;              // [n_tokens][n_all][hidden_stride]
     const std::byte* hidden_rounded;  // [n_tokens][n_all][rounded_bytes(hidden_stride)]
     const int32_t* slots;             // [n_tokens][n_used]
-    const float* shares;              // [n_tokens][n_all]
+    const float* scores;              // [n_tokens][n_all], Route's; not by the kernel in front
     float* residual;                  // [n_tokens][n]
     float* shown;                     // [n_tokens][n], what is added, for a tap; nullptr: nobody looks
     const Codebooks* codebooks;
+    float scale;  // of the routed experts' shares
     int hidden_stride;
     int n;
     ProductLayout layout;

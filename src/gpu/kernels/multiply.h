@@ -87,7 +87,7 @@ struct BlockInput {
     const float* from;  ///< nullptr: none
     float* to;
     int n;
-  } extras[2];
+  } extra;
 };
 
 /// What a block's threads know about its products, at the beginning of dynamic shared memory: not in the
@@ -507,18 +507,14 @@ RL_DEVICE inline bool wait_for_input() {
   if (own_copies) simt::copy_commit();
   // All that is loaded is asked for before the first of it is waited for.
   const int thread = simt::thread_index();
-  float extra[2] = {0, 0};
-  RL_UNROLL
-  for (int i = 0; i < 2; ++i)
-    if (in.extras[i].from != nullptr && thread < in.extras[i].n) extra[i] = in.extras[i].from[thread];
+  const bool has_extra = in.extra.from != nullptr && thread < in.extra.n;
+  const float extra = has_extra ? in.extra.from[thread] : 0;
   if (in.weight != nullptr) {
     detail::normalize(in, product_block().scratch);
   } else {
     detail::bring(in);
   }
-  RL_UNROLL
-  for (int i = 0; i < 2; ++i)
-    if (in.extras[i].from != nullptr && thread < in.extras[i].n) in.extras[i].to[thread] = extra[i];
+  if (has_extra) in.extra.to[thread] = extra;
   if (own_copies) {
     simt::copy_wait<0>();
   } else {

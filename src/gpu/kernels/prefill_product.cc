@@ -175,19 +175,21 @@ struct Sums {
   float v[kTiles][4];
 };
 
+template <int kTilesOfWarp>
 RL_DEVICE inline void add(Sums& to, const Sums& other) {
   RL_UNROLL
-  for (int j = 0; j < kTiles; ++j) {
+  for (int j = 0; j < kTilesOfWarp; ++j) {
     RL_UNROLL
     for (int i = 0; i < 4; ++i) to.v[j][i] += other.v[j][i];
   }
 }
 
 /// Adds strips [kFirst, kEnd) of a quad to the sums. `row`: the warp's first row in the slab; its tiles of
-/// tokens are tile, tile + 2, ..., n_tiles of them.
-template <int kFirst, int kEnd, bool kHasMin>
+/// tokens are tile, tile + 2, ..., kTilesOfWarp of them: known to the compiler, which then has the loads of
+/// several tiles under way.
+template <int kFirst, int kEnd, int kTilesOfWarp, bool kHasMin>
 RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad, int row, int tile,
-                                      int n_tiles, Sums& sums) {
+                                      Sums& sums) {
   constexpr int kOne = 0x4b400000;  // the bits of 3 * 2^22: an integer added to them is added to the value
   constexpr float kOneValue = 12582912.0f;
   const int lane = simt::lane_index(), group = lane / 4, t = lane % 4;
@@ -205,8 +207,7 @@ RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad
       w_min[i] = *reinterpret_cast<const simt::F32x4*>(&slab.w_min[row + group + 8 * i][4 * quad]);
   }
   RL_UNROLL
-  for (int j = 0; j < kTiles; ++j) {
-    if (j >= n_tiles) continue;
+  for (int j = 0; j < kTilesOfWarp; ++j) {
     const int first = 8 * (tile + 2 * j);
     uint32_t b[4];
     simt::load_matrices(b, &slab.x[first + lane % 8][64 * quad + 16 * (lane / 8)]);
@@ -233,9 +234,8 @@ RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad
 }
 
 /// The sum of a slab.
-template <int kUnitStrips, bool kHasMin>
-RL_DEVICE inline Sums multiply_slab(const PrefillSlab<kHasMin>& slab, int row, int tile, int n_tiles) {
-  Sums sums{};
+template <int kUnitStrips, int kTilesOfWarp, bool kHasMin>
+RL_DEVICE inline void multiply_tiles(const PrefillSlab<kHasMin>& slab, int row, int tile, Sums& sums) {
   // Half a slab is all the code: a longer loop would be fetched anew for each slab.
   RL_UNROLL_BY(1)
   for (int half = 0; half < 2; ++half) {
@@ -244,24 +244,37 @@ RL_DEVICE inline Sums multiply_slab(const PrefillSlab<kHasMin>& slab, int row, i
     for (int q = 0; q < 2; ++q) {
       Sums one{};
       if constexpr (kUnitStrips == 4) {
-        multiply_strips<0, 4>(slab, 2 * half + q, row, tile, n_tiles, one);
+        multiply_strips<0, 4, kTilesOfWarp>(slab, 2 * half + q, row, tile, one);
       } else {
-        multiply_strips<0, 2>(slab, 2 * half + q, row, tile, n_tiles, one);
+        multiply_strips<0, 2, kTilesOfWarp>(slab, 2 * half + q, row, tile, one);
         Sums second{};
-        multiply_strips<2, 4>(slab, 2 * half + q, row, tile, n_tiles, second);
-        add(one, second);
+        multiply_strips<2, 4, kTilesOfWarp>(slab, 2 * half + q, row, tile, second);
+        add<kTilesOfWarp>(one, second);
       }
       if (q == 0) {
         both = one;
       } else {
-        add(both, one);
+        add<kTilesOfWarp>(both, one);
       }
     }
     if (half == 0) {
       sums = both;
     } else {
-      add(sums, both);
+      add<kTilesOfWarp>(sums, both);
     }
+  }
+}
+
+/// The same for n_tiles tiles of tokens.
+template <int kUnitStrips, bool kHasMin>
+RL_DEVICE inline Sums multiply_slab(const PrefillSlab<kHasMin>& slab, int row, int tile, int n_tiles) {
+  Sums sums{};
+  static_assert(kTiles == 4);
+  switch (n_tiles) {
+    case 1: multiply_tiles<kUnitStrips, 1>(slab, row, tile, sums); break;
+    case 2: multiply_tiles<kUnitStrips, 2>(slab, row, tile, sums); break;
+    case 3: multiply_tiles<kUnitStrips, 3>(slab, row, tile, sums); break;
+    case 4: multiply_tiles<kUnitStrips, 4>(slab, row, tile, sums); break;
   }
   return sums;
 }
@@ -330,7 +343,7 @@ RL_RUN void PrefillProduct<kUnitStrips, kHasMin>::run(const Params& p, Shared& s
     int level = 0;
     for (int before = i; before % 2 == 1; before /= 2) {
       Sums joined = stack[level++];
-      add(joined, sums);
+      add<kTiles>(joined, sums);
       sums = joined;
     }
     if (next) stack[level] = sums;

@@ -22,7 +22,7 @@ RL_RUN void PrefillSelect::run(const Params& p, Shared& shared) {
   const Selection& selection = shared.selection;
   select(logits, p.n_experts, p.n_used, shared.selection);
   if (simt::warp_index() != 0) return;
-  const float share = share_of(selection, p.n_used, p.scale);
+  const float share = share_of(lane < p.n_used ? selection.logits[lane] : 0, p.n_used, p.scale);
   const int n_shares = p.n_used + p.n_rows - p.n_experts;
   float* shares = p.shares + static_cast<size_t>(token) * static_cast<size_t>(n_shares);
   if (lane < p.n_used) {

@@ -3,6 +3,7 @@
 #include "gpu/kernels/experts.h"
 #include "gpu/kernels/multiply.h"
 #include "gpu/kernels/project.h"
+#include "gpu/kernels/select.h"
 
 namespace redlite::gpu {
 
@@ -68,7 +69,7 @@ RL_DEVICE inline int prepare(const Project::Params& p, Products::Shared& shared)
       in.n_squares = p.input.n_squares;
       in.squares = p.input.squares + row * (p.input.n / p.input.dim) * p.input.n_squares;
     }
-    if (p.residual != nullptr) in.extras[0] = {p.residual + y_first, shared.before, rows};
+    if (p.residual != nullptr) in.extra = {p.residual + y_first, shared.before, rows};
   }
   return 0;
 }
@@ -185,7 +186,14 @@ RL_DEVICE inline int prepare(const ExpertsDown::Params& p, Products::Shared& sha
   const DeviceMatrix& shared_down = p.experts.shared.down;
   const uint32_t shared_sums = p.layout.sums_at + 4 * static_cast<uint32_t>(down.segments * n_used * rows);
   const size_t at = static_cast<size_t>(token) * p.n + first;
-  if ((warp == 0 || !routed) && simt::lane_index() == 0) {
+  if (warp == 2) {
+    // The kernel that chose the experts has ended, too.
+    const int lane = simt::lane_index();
+    const auto* scores = reinterpret_cast<const uint32_t*>(p.scores) + static_cast<size_t>(token) * n_all;
+    const float score = lane < n_all ? simt::float_of_bits(simt::load_relaxed(scores + lane)) : 0;
+    const float share = share_of(score, n_used, p.scale);
+    if (lane < n_all) shared.shares[lane] = lane < n_used ? share : sigmoid(score);
+  } else if ((warp == 0 || !routed) && simt::lane_index() == 0) {
     RowJob& job = product_block().jobs[routed ? 0 : 1];
     job.matrix = routed ? down : shared_down;
     job.slots = routed ? p.slots + static_cast<size_t>(token) * n_used : nullptr;
@@ -217,8 +225,7 @@ RL_DEVICE inline int prepare(const ExpertsDown::Params& p, Products::Shared& sha
     in.quantized = !takes_floats(down.type) || (p.experts.has_shared && !other_floats);
     in.x = p.hidden + static_cast<size_t>(token) * n_all * p.hidden_stride;
     in.rounded = p.hidden_rounded + static_cast<size_t>(token) * n_all * p.layout.vector_bytes;
-    in.extras[0] = {p.shares + static_cast<size_t>(token) * n_all, shared.shares, n_all};
-    in.extras[1] = {p.residual + at, shared.before, rows};
+    in.extra = {p.residual + at, shared.before, rows};
   }
   return routed ? 0 : 1;
 }

@@ -152,21 +152,17 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
   if (shared.before != simt::grid_size().x - 1) return;
 
   // All logits are there.
-  const int n_shares = p.n_used + p.n_rows - p.n_experts;
-  float* shares = p.shares + static_cast<size_t>(token) * n_shares;
-  const bool is_last = warp == kBlockWarps - 1 && lane == 0;
-  const float shared_logit = is_last && n_shares > p.n_used ? load_fresh(&logits[p.n_experts]) : 0;
+  const int n_scores = p.n_used + p.n_rows - p.n_experts;
+  const bool is_last = warp == kBlockWarps - 1 && lane == 0, has_scores = p.scores != nullptr;
+  float* scores = p.scores + (has_scores ? static_cast<size_t>(token) * n_scores : 0);
+  if (is_last && has_scores && n_scores > p.n_used) scores[p.n_used] = load_fresh(&logits[p.n_experts]);
   select(logits, p.n_experts, p.n_used, shared.selection);
-  if (is_last) {
-    p.tickets[token] = 0;
-    if (n_shares > p.n_used) shares[p.n_used] = sigmoid(shared_logit);
-  }
+  if (is_last) p.tickets[token] = 0;
   if (warp != 0) return;
   const int32_t* ids = shared.selection.ids;
-  const float share = share_of(shared.selection, p.n_used, p.scale);
   if (lane < p.n_used) {
     p.ids[static_cast<size_t>(token) * p.n_used + lane] = ids[lane];
-    shares[lane] = share;
+    if (has_scores) scores[lane] = shared.selection.logits[lane];
   }
   int32_t* slots = p.slots == nullptr ? nullptr : p.slots + static_cast<size_t>(token) * p.n_used;
   if (p.table.slot_of != nullptr) {

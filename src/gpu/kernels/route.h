@@ -7,8 +7,8 @@
 namespace redlite::gpu {
 
 /// The experts' input and the choice of experts, for each token: RMS norm, router logits and the shared
-/// expert's gate, in the order that model/router.h defines; the token's last block to finish selects. Grid:
-/// {blocks(), n_tokens}.
+/// expert's gate, in the order that model/router.h defines; the token's last block to finish selects. What
+/// share each gets is ExpertsDown's matter, which has the time for it. Grid: {blocks(), n_tokens}.
 struct Route {
   static constexpr const char* kName = "route";
   static constexpr int kRows = 4;    ///< of the router, for each block; they wait in shared memory
@@ -23,7 +23,7 @@ struct Route {
     std::byte* rounded;   // [n_tokens][rounded_bytes(n)], the same; nullptr: nobody wants either
     float* logits;        // [n_tokens][n_rows]
     int32_t* ids;         // [n_tokens][n_used], best first
-    float* shares;        // [n_tokens][n_used (+ 1: of the shared expert)]
+    float* scores;        // [n_tokens][n_used (+ 1: the shared expert's)]: logits; nullptr: nobody wants them
     int32_t* slots;       // [n_tokens][n_used]: where the experts are; nullptr: expert e in slot e
     SlotTable table;      // the GPU's own; used where table.slot_of is set; one token at a time. With no more
                           // than table.hits all experts are there, and their uses are counted
@@ -31,7 +31,6 @@ struct Route {
     const Step* step;
     uint32_t* tickets;  // [n_tokens], zero; zero again afterwards
     float eps;
-    float scale;  // of the experts' shares
     int n;        // a multiple of 4
     int n_experts, n_used;
     int n_rows;

@@ -94,10 +94,10 @@ RL_DEVICE inline void select(const float* logits, int n_experts, int n_used, Sel
   simt::sync_block();
 }
 
-/// Lane i's share, of the i-th best expert; by a warp.
-RL_DEVICE inline float share_of(const Selection& selection, int n_used, float scale) {
-  const int lane = simt::lane_index();
-  const float e = lane < n_used ? model::router_exp(selection.logits[lane] - selection.logits[0]) : 0;
+/// Lane i's share, of the i-th best expert, whose logit it gives; by a warp.
+RL_DEVICE inline float share_of(float logit, int n_used, float scale) {
+  const float best = simt::shuffle(logit, 0);
+  const float e = simt::lane_index() < n_used ? model::router_exp(logit - best) : 0;
   float sum = 0;
   RL_UNROLL_BY(4)
   for (int i = 0; i < n_used; ++i) sum += simt::shuffle(e, i);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "gpu/kernels/experts.h"
 #include "gpu/kernels/project.h"
@@ -287,10 +288,11 @@ void test_skipped(Selftest& test, const std::string& label, const LayerExperts& 
        .hidden = hidden,
        .hidden_rounded = hidden_rounded,
        .slots = slots,
-       .shares = test.output<float>(n_all),
+       .scores = test.output<float>(n_all),
        .residual = residual,
        .shown = nullptr,
        .codebooks = test.codebooks(),
+       .scale = 1,
        .hidden_stride = hidden_stride,
        .n = n,
        .layout = down,
@@ -325,7 +327,7 @@ void test_experts(Selftest& test, const ExpertCase& c) {
   const auto n_all = static_cast<size_t>(layer.n_all());
 
   std::vector<int32_t> slots;
-  std::vector<float> input, shares, residual = test.normal(kTokens * n);
+  std::vector<float> input, scores, residual = test.normal(kTokens * n);
   std::vector<std::byte> rounded_input;
   for (int t = 0; t < kTokens; ++t) {
     for (int i = 0; i < c.n_used; ++i) slots.push_back((3 * t + 2 * i + 1) % kSlots);
@@ -333,8 +335,18 @@ void test_experts(Selftest& test, const ExpertCase& c) {
     input.insert(input.end(), x.begin(), x.end());
     const std::vector<std::byte> bytes = rounded_vector(x);
     rounded_input.insert(rounded_input.end(), bytes.begin(), bytes.end());
-    for (size_t i = 0; i < n_all; ++i) shares.push_back(std::fabs(test.normal(1)[0]));
+    std::vector<float> of_token = test.normal(n_all);
+    std::sort(of_token.begin(), of_token.begin() + c.n_used, std::greater<>());
+    scores.insert(scores.end(), of_token.begin(), of_token.end());
   }
+  constexpr float kScale = 1.5f;
+  const auto share_of = [&](size_t t, size_t i) {
+    const auto score = [&](size_t j) { return static_cast<double>(scores[t * n_all + j]); };
+    if (i == static_cast<size_t>(c.n_used)) return 1 / (1 + std::exp(-score(i)));
+    double sum = 0;
+    for (size_t j = 0; j < static_cast<size_t>(c.n_used); ++j) sum += std::exp(score(j) - score(i));
+    return static_cast<double>(kScale) / sum;
+  };
   const auto expert = [&](size_t t, size_t i) -> const TestExpert& {
     return experts[i < static_cast<size_t>(c.n_used)
                        ? static_cast<size_t>(slots[t * static_cast<size_t>(c.n_used) + i])
@@ -400,7 +412,7 @@ void test_experts(Selftest& test, const ExpertCase& c) {
 
       const Expected down =
           product(e.down, c.n, ff, plain(takes_floats(types.down) ? doubles(own) : ours, true));
-      const double share = shares[t * n_all + i];
+      const double share = share_of(t, i);
       for (size_t r = 0; r < n; ++r) {
         total.values[r] += share * down.values[r];
         total.bounds[r] += share * (down.bounds[r] + std::fabs(down.values[r]) * 0x1p-19);
@@ -418,10 +430,11 @@ void test_experts(Selftest& test, const ExpertCase& c) {
        .hidden = hidden,
        .hidden_rounded = hidden_rounded,
        .slots = slots_device,
-       .shares = test.upload(shares),
+       .scores = test.upload(scores),
        .residual = out,
        .shown = shown,
        .codebooks = test.codebooks(),
+       .scale = kScale,
        .hidden_stride = hidden_stride,
        .n = c.n,
        .layout = down});

@@ -13,6 +13,7 @@
 #include "gpu/kernels/experts.h"
 #include "gpu/kernels/project.h"
 #include "gpu/kernels/route.h"
+#include "gpu/prefill_products.h"
 #include "quant/random_blocks.h"
 
 namespace redlite::gpu {
@@ -186,14 +187,79 @@ void time_experts(Bench& b, quant::Type type, quant::Type shared, size_t pool_by
                                   .hidden = b.ones.as<float>(),
                                   .hidden_rounded = b.ones.as(),
                                   .slots = slots_device.as<int32_t>() + i * kUsed,
-                                  .shares = b.ones.as<float>(),
+                                  .scores = b.ones.as<float>(),
                                   .residual = b.out.as<float>(),
                                   .shown = nullptr,
                                   .codebooks = b.books.as<Codebooks>(),
+                                  .scale = 1,
                                   .hidden_stride = kFf,
                                   .n = kN,
                                   .layout = layout});
   }));
+}
+
+/// A prompt of 2048 tokens: a dense matrix, or 512 experts of which each token selects ten.
+TimingLine time_prefill_product(Bench& b, quant::Type type, int rows, int cols, int n_experts,
+                                size_t pool_bytes) {
+  constexpr int kTokens = 2048, kUsed = 10;
+  const size_t bytes = plane_bytes(type, rows, cols);
+  const Pool pool(b.device, b.stream, random_planes(type, rows, cols),
+                  n_experts > 0 ? bytes * static_cast<size_t>(n_experts) : pool_bytes);
+  const int results = n_experts > 0 ? kTokens * kUsed : kTokens;
+  ProductInput x{.floats = nullptr, .stride = cols, .rounded = {}};
+  x.rounded.strips = (cols + 63) / 64 * 4;
+  const size_t strips = size_t{kTokens} * static_cast<size_t>(x.rounded.strips);
+  const Buffer integers = b.device.allocate(16 * strips, "activations"),
+               scales = b.device.allocate(4 * strips, "scales"),
+               y = b.device.allocate(sizeof(float) * static_cast<size_t>(results) * static_cast<size_t>(rows),
+                                     "results");
+  b.stream.fill(integers.as(), 1, integers.bytes());
+  b.stream.fill(scales.as(), 0x3f, scales.bytes());
+  x.rounded.q = integers.as<uint32_t>();
+  x.rounded.scale = x.rounded.sum = scales.as<float>();
+
+  TokenTiles tokens;
+  tokens.n = kTokens;
+  int n_tiles = kTokens / kTileTokens;
+  std::vector<ExpertTile> tiles;
+  std::vector<int32_t> first_tile, input_row;
+  Buffer on_device[3];
+  const WaitAtExit wait(b.stream);
+  if (n_experts > 0) {
+    std::mt19937 random(1);
+    for (int e = 0; e <= n_experts; ++e) {
+      first_tile.push_back(static_cast<int32_t>(tiles.size()));
+      const int first = results / n_experts * e;
+      for (int i = 0; e < n_experts && i < results / n_experts; i += kTileTokens)
+        tiles.push_back({e, first + i, std::min(kTileTokens, results / n_experts - i)});
+    }
+    for (int i = 0; i < results; ++i) input_row.push_back(static_cast<int32_t>(random() % kTokens));
+    const auto upload = [&](const auto& from, Buffer& to) {
+      to = b.device.allocate(from.size() * sizeof(from[0]), "tiles");
+      b.stream.copy(to.as(), from.data(), to.bytes());
+    };
+    upload(tiles, on_device[0]);
+    upload(first_tile, on_device[1]);
+    upload(input_row, on_device[2]);
+    n_tiles = static_cast<int>(tiles.size());
+    tokens = {.n = 0,
+              .tiles = on_device[0].as<ExpertTile>(),
+              .first_tile = on_device[1].as<int32_t>(),
+              .first_expert = 0,
+              .end_expert = n_experts,
+              .input_row = on_device[2].as<int32_t>(),
+              .output_row = nullptr,
+              .slot_bytes = bytes};
+  }
+  const Launcher launcher{.stream = b.stream};
+  return time_chain(
+      b.device, b.stream,
+      fmt::format("prefill product {} {} x {}, {}", quant::name(type), rows, cols,
+                  n_experts > 0 ? fmt::format("{} experts", n_experts) : fmt::format("{} tokens", kTokens)),
+      n_experts > 0 ? bytes * static_cast<size_t>(n_experts) : bytes, [&](size_t i) {
+        prefill_product(launcher, device_matrix(type, rows, cols, n_experts > 0 ? pool.data() : pool.at(i)),
+                        x, tokens, n_tiles, {y.as<float>(), nullptr, rows}, b.books.as<Codebooks>());
+      });
 }
 
 TimingLine time_route(Bench& b, size_t pool_bytes) {
@@ -216,14 +282,13 @@ TimingLine time_route(Bench& b, size_t pool_bytes) {
                             .rounded = b.out.as() + 65536,
                             .logits = b.more_out.as<float>(),
                             .ids = b.more_out.as<int32_t>() + 4096,
-                            .shares = b.more_out.as<float>() + 8192,
+                            .scores = b.more_out.as<float>() + 8192,
                             .slots = nullptr,
                             .table = {},
                             .host = {},
                             .step = nullptr,
                             .tickets = b.zeros.as<uint32_t>(),
                             .eps = 1e-6f,
-                            .scale = 1,
                             .n = kN,
                             .n_experts = kExperts,
                             .n_used = kUsed,
@@ -348,6 +413,12 @@ void time_kernels(Device& device, std::string_view filter,
     if (wanted(fmt::format("project {}", info.name))) {
       for (const auto& [rows, cols, norm] : kShapes)
         report(time_project(bench, info.type, rows, cols, norm, pool));
+    }
+    if (wanted(fmt::format("prefill product {}", info.name)) && !takes_floats(info.type)) {
+      report(time_prefill_product(bench, info.type, 12288, 2048, 0, pool));
+      report(time_prefill_product(bench, info.type, 2048, 4096, 0, pool));
+      report(time_prefill_product(bench, info.type, 512, 2048, 512, pool));
+      report(time_prefill_product(bench, info.type, 2048, 512, 512, pool));
     }
     if (wanted(fmt::format("experts {}", info.name)))
       time_experts(bench, info.type, info.type == quant::Type::IQ1_M ? quant::Type::Q6_K : info.type, pool,
