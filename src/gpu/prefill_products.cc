@@ -10,10 +10,6 @@
 namespace redlite::gpu {
 namespace {
 
-int log2_of(int power) {
-  return std::countr_zero(static_cast<unsigned>(power));
-}
-
 template <typename K>
 void launch_floats(const Launcher& launcher, const PrefillFloatsParams& params, int n_tiles,
                    bool early_start) {
@@ -39,18 +35,6 @@ void launch_product(const Launcher& launcher, const PrefillProductParams& params
 
 }  // namespace
 
-ProductOrder product_order(const DeviceMatrix& w) {
-  const int unit_values = std::min(64, static_cast<int>(quant::info(w.type).block_values));
-  ProductOrder order;
-  order.units = w.planes.cols / unit_values;
-  order.log_lanes = log2_of(w.lanes);
-  order.log_unit_strips = unit_values == 64 ? 2 : 1;
-  // As many segments as make their sum's folding whole.
-  const auto segments = static_cast<int>(std::bit_ceil(static_cast<unsigned>(w.segments)));
-  order.slabs = std::max(1, ((segments * w.lanes) << order.log_unit_strips) / 16);
-  return order;
-}
-
 void prefill_product(const Launcher& launcher, const DeviceMatrix& w, const ProductInput& x,
                      const TokenTiles& tokens, int n_tiles, const ProductOutput& out,
                      const Codebooks* codebooks, bool early_start) {
@@ -65,10 +49,14 @@ void prefill_product(const Launcher& launcher, const DeviceMatrix& w, const Prod
     RL_CHECK(w.type == Type::BF16, "type {}", static_cast<int>(w.type));
     return launch_floats<PrefillFloats<Type::BF16, 8>>(launcher, params, n_tiles, early_start);
   }
+  const int unit_values = std::min(64, static_cast<int>(quant::info(w.type).block_values));
+  // As many segments as make their sum's pairs whole.
+  const auto segments = static_cast<int>(std::bit_ceil(static_cast<unsigned>(w.segments)));
   const PrefillProductParams params{.w = w,
                                     .x = x.rounded,
                                     .tokens = tokens,
-                                    .order = product_order(w),
+                                    .units = w.planes.cols / unit_values,
+                                    .slabs = std::max(1, segments * w.lanes * unit_values / kSlabValues),
                                     .out = out,
                                     .codebooks = codebooks};
   const auto launch = [&]<int kUnitStrips>() {
@@ -78,7 +66,7 @@ void prefill_product(const Launcher& launcher, const DeviceMatrix& w, const Prod
       launch_product<kUnitStrips, false>(launcher, params, n_tiles, early_start);
     }
   };
-  if (params.order.log_unit_strips == 1) {
+  if (unit_values == 32) {
     launch.template operator()<2>();
   } else {
     launch.template operator()<4>();

@@ -22,7 +22,4 @@ void prefill_product(const Launcher& launcher, const DeviceMatrix& w, const Prod
 void router_product(const Launcher& launcher, const float* router, int n_rows, const float* x, int n,
                     const TokenTiles& tokens, float* logits);
 
-/// How a product sums a row of w.
-ProductOrder product_order(const DeviceMatrix& w);
-
 }  // namespace redlite::gpu

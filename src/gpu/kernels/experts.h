@@ -49,8 +49,8 @@ struct ExpertsGateUp {
 };
 
 /// residual += the sum, in the router's order, of share * (down * hidden), the shared expert last. The routed
-/// experts' shares are the softmax of their scores (model/router.h), times scale; the shared one's is a sigmoid.
-/// Grid: {blocks(), n_tokens}.
+/// experts' shares are the softmax of their scores (model/router.h), times scale; the shared one's is a
+/// sigmoid. Grid: {blocks(), n_tokens}.
 struct ExpertsDown {
   static constexpr const char* kName = "experts_down";
   using PartOf = Products;

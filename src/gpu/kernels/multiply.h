@@ -16,8 +16,8 @@
 ///   multiply(job)         each thread takes its part of a row's columns into registers and multiplies it
 ///   with
 ///                         row after row, while the weights of the next rows come in.
-/// Sums have one order, whichever block or warp has the row: within a unit, between the lanes of a row in
-/// halves, then between segments of 32 units in pairs.
+/// Sums have one order, whichever block or warp has the row: within a unit, then between units in
+/// pairs, pairs of pairs and so on: the lanes of a row, then its segments of 32 units.
 namespace redlite::gpu {
 
 /// What some warps of a block multiply: rows [first, end) of one matrix, or of several alike.
@@ -268,7 +268,8 @@ RL_NOINLINE static RL_DEVICE bool next_chunk(int number, int chunk) {
   return true;
 }
 
-/// A unit times its activations, added up from 0.
+/// A unit times its activations, added up from 0. A strip: its integer times the weights' scale, rounded,
+/// times the activations' scale.
 template <quant::Type T, typename Books>
 RL_DEVICE inline float unit_dot(const Unit<T>& unit, Books books,
                                 const UnitActivations<Unit<T>::kValues>& x) {
@@ -280,7 +281,7 @@ RL_DEVICE inline float unit_dot(const Unit<T>& unit, Books books,
     int dot = 0;
     RL_UNROLL
     for (int j = 0; j < 4; ++j) dot = simt::dot4(w.q[4 * s + j], x.q[s].v[j], dot);
-    sum = simt::fma(static_cast<float>(dot) * x.scale[s], w.scale[s], sum);
+    sum = simt::fma(static_cast<float>(dot) * w.scale[s], x.scale[s], sum);
     if constexpr (Unit<T>::kHasMin) sum = simt::fma(-w.min[s], x.sum[s], sum);
   }
   return sum;
@@ -347,30 +348,29 @@ RL_DEVICE inline void multiply_quantized(int number, int chunk) {
           return counts ? part : 0;
         };
         // Two groups at a time: their instructions fill each other's gaps, and their sums share shuffles, as
-        // each half of a row's lanes goes on with one of them.
-        const bool second_half = (lane & (lanes / 2)) != 0;
-        const int leader = second_half ? lanes / 2 : 0;
+        // every second one of a row's lanes goes on with the one, the others with the other.
+        const bool odd = (lane & 1) != 0;
         RL_UNROLL_BY(1)
         for (; group + strands < groups && lanes > 1; group += 2 * strands) {
           const float one = part_of(group), other_one = part_of(group + strands);
-          float part = second_half ? other_one : one;
-          part += simt::shuffle_xor(second_half ? one : other_one, lanes / 2);
+          float part = odd ? other_one : one;
+          part += simt::shuffle_xor(odd ? one : other_one, 1);
           RL_UNROLL
-          for (int half = simt::kWarpSize / 4; half > 0; half /= 2) {
-            const float other = simt::shuffle_xor(part, half);
-            part = half < lanes / 2 ? part + other : part;
+          for (int step = 2; step < simt::kWarpSize; step *= 2) {
+            const float other = simt::shuffle_xor(part, step);
+            part = step < lanes ? part + other : part;
           }
-          const int row = ((second_half ? group + strands : group) << (5 - lane_bits)) + row_in_group;
-          if (lane == leader && row < rows) sums[row] = part;
+          const int row = ((odd ? group + strands : group) << (5 - lane_bits)) + row_in_group;
+          if (lane < 2 && row < rows) sums[row] = part;
         }
         RL_UNROLL_BY(1)
         for (; group < groups; group += strands) {
           const int row = (group << (5 - lane_bits)) + row_in_group;
           float part = part_of(group);
           RL_UNROLL
-          for (int half = simt::kWarpSize / 2; half > 0; half /= 2) {
-            const float other = simt::shuffle_xor(part, half);
-            part = half < lanes ? part + other : part;
+          for (int step = 1; step < simt::kWarpSize; step *= 2) {
+            const float other = simt::shuffle_xor(part, step);
+            part = step < lanes ? part + other : part;
           }
           if (lane == 0 && row < rows) sums[row] = part;
         }

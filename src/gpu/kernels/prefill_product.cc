@@ -14,16 +14,7 @@ struct PrefillProduct<kUnitStrips, kHasMin>::Shared {
 
 namespace {
 
-constexpr int kSlabStrips = 16;
 constexpr int kSumLevels = 12;  // of sums of slabs
-
-/// The unit at `slot` of a row's order, maybe one behind the row's last. The bits of the number go to other
-/// places, so that the unit at a + b, which have no bits in common, is the sum of those at a and b.
-RL_DEVICE inline int unit_at(const ProductOrder& order, int slot) {
-  const int segment = slot >> order.log_lanes, leaf = slot & ((1 << order.log_lanes) - 1);
-  const uint32_t lane = simt::reverse_bits(static_cast<uint32_t>(leaf)) >> 1 >> (31 - order.log_lanes);
-  return static_cast<int>(lane) + (segment << order.log_lanes);
-}
 
 /// A quad of strips in shared memory: integers, scales and mins.
 struct QuadPlace {
@@ -32,27 +23,26 @@ struct QuadPlace {
   simt::F32x4* min;  // where the type has some
 };
 
-/// Unpacks a quad of strips of one row of the weights, for each thread of the block another one: the row's
-/// units `unit` and, of 32 values, `second`; zeros for those behind the last. Not inlined: what is alive in
-/// the caller is little, and the kernels share the code of 20 types.
+/// Unpacks quad number `quad` of one row of the weights, for each thread of the block another one; zeros
+/// behind the row's last unit. Not inlined: what is alive in the caller is little, and the kernels share the
+/// code of 20 types.
 template <quant::Type T>
-RL_NOINLINE static RL_DEVICE void unpack_quad(const PlaneMatrix& w, int units, int row, int unit, int second,
+RL_NOINLINE static RL_DEVICE void unpack_quad(const PlaneMatrix& w, int units, int row, int quad,
                                               const Codebooks* books, const QuadPlace& to) {
   constexpr int kUnits = 64 / Unit<T>::kValues, kStrips = 4 / kUnits;
-  const int numbers[2] = {unit, second};
   const uint32_t first = static_cast<uint32_t>(row) * static_cast<uint32_t>(units);
   Unit<T> loaded[kUnits];
   RL_UNROLL
   for (int h = 0; h < kUnits; ++h) {
-    const int number = numbers[h] < units ? numbers[h] : 0;
-    loaded[h] = Unit<T>::load(w, first + static_cast<uint32_t>(number));
+    const int number = quad * kUnits + h;
+    loaded[h] = Unit<T>::load(w, first + static_cast<uint32_t>(number < units ? number : 0));
   }
   simt::F32x4 scale, min;
   RL_UNROLL
   for (int h = 0; h < kUnits; ++h) {
     UnitValues<Unit<T>::kValues> values;
     loaded[h].unpack(books, values);
-    if (numbers[h] >= units) values = {};
+    if (quad * kUnits + h >= units) values = {};
     RL_UNROLL
     for (int s = 0; s < kStrips; ++s) {
       simt::U32x4 words;
@@ -69,11 +59,11 @@ RL_NOINLINE static RL_DEVICE void unpack_quad(const PlaneMatrix& w, int units, i
 
 /// The same for the types that a kernel is made for.
 template <quant::Type T, bool kHasMin>
-RL_DEVICE inline void unpack_if(const PlaneMatrix& w, int units, int row, int unit, int second,
-                                const Codebooks* books, const QuadPlace& to) {
+RL_DEVICE inline void unpack_if(const PlaneMatrix& w, int units, int row, int quad, const Codebooks* books,
+                                const QuadPlace& to) {
   if constexpr (!takes_floats(T)) {
     static_assert(Unit<T>::kHasMin == has_min(T));
-    if constexpr (has_min(T) == kHasMin) unpack_quad<T>(w, units, row, unit, second, books, to);
+    if constexpr (has_min(T) == kHasMin) unpack_quad<T>(w, units, row, quad, books, to);
   }
 }
 
@@ -83,89 +73,64 @@ class SlabFiller {
   RL_DEVICE SlabFiller(const PrefillProductParams& p, const PlaneMatrix& w, const uint32_t* first_strip,
                        const Codebooks* books, int first_row)
       : p_(p), w_(w), first_strip_(first_strip), books_(books) {
-    const int thread = simt::thread_index(), log_strips = p.order.log_unit_strips;
-    row_ = first_row + thread / 4 < w.rows ? first_row + thread / 4 : w.rows - 1;
-    const int first = 4 * (thread % 4);
-    unit_ = unit_at(p.order, first >> log_strips);
-    second_ = unit_at(p.order, (first + 2) >> log_strips);
-    const int strip = thread % kSlabStrips;
-    strip_unit_ = unit_at(p.order, strip >> log_strips);
+    const int row = first_row + simt::thread_index() / 4;
+    row_ = row < w.rows ? row : w.rows - 1;
   }
 
   /// Brings the tokens' activations, in the background.
   template <bool kHasMin>
   RL_DEVICE void fetch(int slab, PrefillSlab<kHasMin>& to) const {
-    const int log_strips = p_.order.log_unit_strips, thread = simt::thread_index();
-    const int more = unit_at(p_.order, slab << (4 - log_strips));
+    const int thread = simt::thread_index();
     {
-      const int strip = thread % kSlabStrips, unit = strip_unit_ + more;
-      const bool there = unit < p_.order.units;
-      const uint32_t at = static_cast<uint32_t>((unit << log_strips) + (strip & ((1 << log_strips) - 1)));
+      const int strip = thread % kSlabStrips, at = slab * kSlabStrips + strip;
+      const bool there = at < p_.x.strips;
       RL_UNROLL
       for (int i = 0; i < kTileTokens * kSlabStrips / kBlockThreads; ++i) {
         const int token = thread / kSlabStrips + i * (kBlockThreads / kSlabStrips);
         uint8_t* q = to.x[token] + 16 * strip;
         if (there) {
-          simt::copy_async16(q, p_.x.q + 4 * static_cast<size_t>(first_strip_[token] + at));
+          simt::copy_async16(
+              q, p_.x.q + 4 * static_cast<size_t>(first_strip_[token] + static_cast<uint32_t>(at)));
         } else {
           *reinterpret_cast<simt::U32x4*>(q) = {};
         }
       }
     }
-    const int token = thread / 4, quad = thread % 4;
-    const uint32_t row = first_strip_[token];
-    fill_scales(p_.x.scale, row, more, &to.x_scale[token][4 * quad]);
-    if constexpr (kHasMin) fill_scales(p_.x.sum, row, more, &to.x_sum[token][4 * quad]);
+    const int token = thread / 4, first = 4 * (thread % 4), at = slab * kSlabStrips + first;
+    const uint32_t from = first_strip_[token] + static_cast<uint32_t>(at);
+    float* scale = &to.x_scale[token][first];
+    float* sum = &to.x_sum[kHasMin ? token : 0][first];
+    if (at < p_.x.strips) {
+      simt::copy_async16(scale, p_.x.scale + from);
+      if constexpr (kHasMin) simt::copy_async16(sum, p_.x.sum + from);
+    } else {
+      *reinterpret_cast<simt::F32x4*>(scale) = {};
+      if constexpr (kHasMin) *reinterpret_cast<simt::F32x4*>(sum) = {};
+    }
   }
 
   /// Unpacks the weights.
   template <bool kHasMin>
   RL_DEVICE void unpack(int slab, PrefillSlab<kHasMin>& to) const {
     const int in_block = simt::thread_index() / 4, quad = simt::thread_index() % 4;
-    const int more = unit_at(p_.order, slab << (4 - p_.order.log_unit_strips));
     const QuadPlace place{reinterpret_cast<simt::U32x4*>(to.w[in_block] + 64 * quad),
                           reinterpret_cast<simt::F32x4*>(&to.w_scale[in_block][4 * quad]),
                           reinterpret_cast<simt::F32x4*>(&to.w_min[kHasMin ? in_block : 0][4 * quad])};
     switch (p_.w.type) {
-#define RL_CASE(T)                                                                                    \
-  case quant::Type::T:                                                                                \
-    return unpack_if<quant::Type::T, kHasMin>(w_, p_.order.units, row_, unit_ + more, second_ + more, \
-                                              books_, place);
+#define RL_CASE(T)     \
+  case quant::Type::T: \
+    return unpack_if<quant::Type::T, kHasMin>(w_, p_.units, row_, 4 * slab + quad, books_, place);
       RL_FOR_EACH_TYPE(RL_CASE)
 #undef RL_CASE
     }
   }
 
  private:
-  /// Four strips' scales or sums.
-  RL_DEVICE void fill_scales(const float* from, uint32_t row, int more, float* to) const {
-    const int units = p_.order.units;
-    if (p_.order.log_unit_strips == 2) {
-      if (unit_ + more < units) {
-        simt::copy_async16(to, from + row + static_cast<uint32_t>(4 * (unit_ + more)));
-      } else {
-        *reinterpret_cast<simt::F32x4*>(to) = {};
-      }
-    } else {
-      RL_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int unit = (i < 2 ? unit_ : second_) + more;
-        if (unit < units) {
-          simt::copy_async4(to + i, from + row + static_cast<uint32_t>(2 * unit + i % 2));
-        } else {
-          to[i] = 0;
-        }
-      }
-    }
-  }
-
   const PrefillProductParams& p_;
   const PlaneMatrix& w_;
   const uint32_t* first_strip_;
   const Codebooks* books_;
-  int row_;            // of the weights
-  int unit_, second_;  // of the quad of the weights, and of the scales
-  int strip_unit_;     // of the strip of activations
+  int row_;  // of the weights
 };
 
 /// The sums of a warp's share of a tile: 16 rows of the weights by kTiles times 8 tokens, as the tensor cores
@@ -190,8 +155,6 @@ RL_DEVICE inline void add(Sums& to, const Sums& other) {
 template <int kFirst, int kEnd, int kTilesOfWarp, bool kHasMin>
 RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad, int row, int tile,
                                       Sums& sums) {
-  constexpr int kOne = 0x4b400000;  // the bits of 3 * 2^22: an integer added to them is added to the value
-  constexpr float kOneValue = 12582912.0f;
   const int lane = simt::lane_index(), group = lane / 4, t = lane % 4;
   uint32_t a[2][4];
   RL_UNROLL
@@ -200,9 +163,14 @@ RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad
       simt::load_matrices(a[h], &slab.w[row + lane % 16][64 * quad + 32 * h + 16 * (lane / 16)]);
   }
   simt::F32x4 w_scale[2], w_min[2];
+  float start[2][4];  // takes kIntegerStart off again
   RL_UNROLL
   for (int i = 0; i < 2; ++i) {
     w_scale[i] = *reinterpret_cast<const simt::F32x4*>(&slab.w_scale[row + group + 8 * i][4 * quad]);
+    if constexpr (!kHasMin) {
+      RL_UNROLL
+      for (int s = kFirst; s < kEnd; ++s) start[i][s] = -kIntegerStartValue * w_scale[i].v[s];
+    }
     if constexpr (kHasMin)
       w_min[i] = *reinterpret_cast<const simt::F32x4*>(&slab.w_min[row + group + 8 * i][4 * quad]);
   }
@@ -221,12 +189,16 @@ RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad
     RL_UNROLL
     for (int s = kFirst; s < kEnd; ++s) {
       int32_t d[4];
-      simt::multiply_s8(d, a[s / 2][2 * (s % 2)], a[s / 2][2 * (s % 2) + 1], b[s], kOne);
+      simt::multiply_s8(d, a[s / 2][2 * (s % 2)], a[s / 2][2 * (s % 2) + 1], b[s], kIntegerStart);
       RL_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const float dot = simt::float_of_bits(static_cast<uint32_t>(d[i])) - kOneValue;
+        const float dot = simt::float_of_bits(static_cast<uint32_t>(d[i]));
         float& sum = sums.v[j][i];
-        sum = simt::fma(dot * x_scale[i % 2].v[s], w_scale[i / 2].v[s], sum);
+        const float scale = w_scale[i / 2].v[s];
+        // The same bits: where there are mins, registers are too few for `start`.
+        const float scaled =
+            kHasMin ? (dot - kIntegerStartValue) * scale : simt::fma(dot, scale, start[i / 2][s]);
+        sum = simt::fma(scaled, x_scale[i % 2].v[s], sum);
         if constexpr (kHasMin) sum = simt::fma(-w_min[i / 2].v[s], x_sum[i % 2].v[s], sum);
       }
     }
@@ -271,10 +243,18 @@ RL_DEVICE inline Sums multiply_slab(const PrefillSlab<kHasMin>& slab, int row, i
   Sums sums{};
   static_assert(kTiles == 4);
   switch (n_tiles) {
-    case 1: multiply_tiles<kUnitStrips, 1>(slab, row, tile, sums); break;
-    case 2: multiply_tiles<kUnitStrips, 2>(slab, row, tile, sums); break;
-    case 3: multiply_tiles<kUnitStrips, 3>(slab, row, tile, sums); break;
-    case 4: multiply_tiles<kUnitStrips, 4>(slab, row, tile, sums); break;
+    case 1:
+      multiply_tiles<kUnitStrips, 1>(slab, row, tile, sums);
+      break;
+    case 2:
+      multiply_tiles<kUnitStrips, 2>(slab, row, tile, sums);
+      break;
+    case 3:
+      multiply_tiles<kUnitStrips, 3>(slab, row, tile, sums);
+      break;
+    case 4:
+      multiply_tiles<kUnitStrips, 4>(slab, row, tile, sums);
+      break;
   }
   return sums;
 }
@@ -328,11 +308,11 @@ RL_RUN void PrefillProduct<kUnitStrips, kHasMin>::run(const Params& p, Shared& s
   filler.fetch(0, slabs[0]);
   simt::copy_commit();
   filler.unpack(0, slabs[0]);
-  for (int i = 0; i < p.order.slabs; ++i) {
+  for (int i = 0; i < p.slabs; ++i) {
     simt::copy_wait<0>();
     simt::sync_block();
     // Half of the warps unpack the next slab while the other half multiplies with this one.
-    const bool next = i + 1 < p.order.slabs;
+    const bool next = i + 1 < p.slabs;
     if (next) {
       filler.fetch(i + 1, slabs[(i + 1) % 2]);
       simt::copy_commit();

@@ -16,21 +16,6 @@ struct QuantizedRows {
   int strips = 0;          ///< of a row, a multiple of 4
 };
 
-/// In which order a row of the weights goes through the tensor cores so that its sum has the order of the
-/// products of decode (multiply.h): there `lanes` threads have a unit each, their sums are folded in halves,
-/// and so are then, from the first on, the sums of the segments of so many units. Here one thread has all of
-/// them: a segment's units come with the bits of their numbers reversed, so that folding always joins the two
-/// latest sums of equal weight.
-///
-/// A slab is 16 strips in that order; what is missing (units beyond the row, lanes without a unit) is zero,
-/// which changes no sum.
-struct ProductOrder {
-  int log_lanes = 0;
-  int log_unit_strips = 0;  ///< strips of a unit: 4 or 2
-  int units = 0;            ///< of a row
-  int slabs = 0;            ///< of a row
-};
-
 /// True for the types whose units have a min for each strip besides the scale (units.h).
 RL_HOST_DEVICE constexpr bool has_min(quant::Type type) {
   using quant::Type;
@@ -42,15 +27,17 @@ struct PrefillProductParams {
   DeviceMatrix w;
   QuantizedRows x;
   TokenTiles tokens;
-  ProductOrder order;
+  int units;  // of a row (units.h)
+  int slabs;  // of a row, see PrefillSlab
   ProductOutput out;
   const Codebooks* codebooks;
 };
 
 /// Quantised weights times the activations of many tokens, on tensor cores, to the same bits as one token's
 /// products: weights are unpacked once for a tile of tokens, every strip's products of integers are exact,
-/// and the sums of floats have ProductOrder. Grid: {row_blocks(), tiles}. Dynamic shared memory:
-/// shared_bytes().
+/// and the sums of floats have the order of multiply.h: within a unit, then between units in pairs, pairs of
+/// pairs and so on. There these are threads, here one thread has all of them and a stack of sums that wait
+/// for as much again. Grid: {row_blocks(), tiles}. Dynamic shared memory: shared_bytes().
 ///
 /// kUnitStrips: strips of a unit, 2 or 4.
 template <int kUnitStrips, bool kHasMin>
@@ -65,11 +52,15 @@ struct PrefillProduct {
   static uint32_t row_blocks(int rows) { return static_cast<uint32_t>((rows + kRows - 1) / kRows); }
 };
 
-/// What a block keeps of a slab.
+inline constexpr int kSlabStrips = 16, kSlabValues = 16 * kSlabStrips;
+
+/// What a block keeps of a slab: 16 strips of its rows and of its tokens. Strips behind a row's end, to a
+/// power of two of units, are zero, which changes no sum.
 template <bool kHasMin>
 struct alignas(16) PrefillSlab {
-  static constexpr int kStride = 256 + 16;     ///< bytes of a row; keeps eight rows out of each other's banks
-  static constexpr int kScaleStride = 16 + 4;  ///< floats of a row, likewise
+  static constexpr int kStride =
+      kSlabValues + 16;  ///< bytes of a row; keeps eight rows out of each other's banks
+  static constexpr int kScaleStride = kSlabStrips + 4;  ///< floats of a row, likewise
   uint8_t w[64][kStride];
   uint8_t x[kTileTokens][kStride];
   float w_scale[64][kScaleStride];
