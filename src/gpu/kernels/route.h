@@ -31,7 +31,7 @@ struct Route {
     const Step* step;
     uint32_t* tickets;  // [n_tokens], zero; zero again afterwards
     float eps;
-    int n;        // a multiple of 4
+    int n;  // a multiple of 4
     int n_experts, n_used;
     int n_rows;
     const uint32_t* skip = nullptr;  // the early-out flag
