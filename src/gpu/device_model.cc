@@ -343,10 +343,16 @@ void DeviceModel::place_cache(uint64_t cache_bytes) {
     table.copies = dense_.take<SlotCopy>(n_used);
     table.hits = counter(kHits, l);
     table.misses = counter(kMisses, l);
-    layer.prefetch = table;
-    layer.prefetch.hits = nullptr;
-    layer.prefetch.misses = counter(kPrefetches, l);
-    prefetching_ = n_slots >= 2 * n_used;  // else a wrong prediction takes the place of what is needed
+    SlotTable& ahead = layer.ahead;
+    ahead = table;
+    ahead.n_copies = dense_.take<uint32_t>(1);
+    ahead.copies = dense_.take<SlotCopy>(n_used);
+    ahead.hits = nullptr;
+    ahead.misses = counter(kPrefetches, l);
+    // What is predicted has the latest tick but one when the layer's own router gives slots away: of so many
+    // slots it gives away none that is still being filled. With fewer, a wrong prediction would take the
+    // place of what is needed.
+    prefetching_ = n_slots >= 2 * n_used;
     stream_.fill(table.slot_of, 0xff, n_experts * sizeof(int32_t));
     stream_.fill(table.expert_of, 0xff, n_slots * sizeof(int32_t));
     stream_.fill(table.last_used, 0, n_slots * sizeof(uint32_t));
@@ -387,9 +393,14 @@ LoadExperts::Params DeviceModel::load_params(int l) const {
         static_cast<uint32_t>(static_cast<size_t>(planes.rows) * static_cast<size_t>(planes.cols) /
                               static_cast<size_t>(format.block_values));
   }
-  p.source = layer.source;
-  p.copies = layer.table.copies;
-  p.n_copies = layer.table.n_copies;
+  return p;
+}
+
+LoadExperts::Params DeviceModel::load_params(int l, const SlotTable& table) const {
+  LoadExperts::Params p = load_params(l);
+  p.source = layer(l).source;
+  p.copies = table.copies;
+  p.n_copies = table.n_copies;
   return p;
 }
 

@@ -44,7 +44,8 @@ struct DeviceLayer {
   const float* router = nullptr;  ///< [n_experts (+ 1: the shared expert's gate)][n_embd]
   LayerExperts experts;
   SlotTable table{};      ///< Residency::device; with full only the counter of hits
-  SlotTable prefetch{};   ///< Residency::device: the same slots, but only its misses are counted
+  SlotTable ahead{};      ///< Residency::device, for predictions: the same slots, but a list of its own, and
+                          ///< only its misses are counted
   ExpertSource source{};  ///< Residency::device: where it copies from
 };
 
@@ -102,6 +103,8 @@ class DeviceModel {
   const RegisteredFiles* files() const { return files_ ? &*files_ : nullptr; }
   /// How experts are brought into a layer's slots; what is to be brought is left to the caller.
   LoadExperts::Params load_params(int layer) const;
+  /// The same of what `table`, one of the layer's two, lists.
+  LoadExperts::Params load_params(int layer, const SlotTable& table) const;
 
   std::span<const DeviceLayer> layers() const { return layers_; }
   const DeviceLayer& layer(int l) const { return layers_[static_cast<size_t>(l)]; }

@@ -154,8 +154,6 @@ std::optional<ExpertMatrices> ExpertStream::bring(const Launcher& launcher, int 
     stream.wait(*filled_[number % kRing]);
     const Layout raw = layout(layer);
     LoadExperts::Params p = weights_.load_params(layer);
-    p.copies = nullptr;
-    p.n_copies = nullptr;
     p.slots = planes_.as();
     for (size_t begin = 0; begin < from_host.size(); begin += LoadExperts::kMostLoads) {
       const size_t n = std::min<size_t>(LoadExperts::kMostLoads, from_host.size() - begin);

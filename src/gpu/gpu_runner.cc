@@ -136,7 +136,6 @@ void GpuRunner::Impl::forward_one(Token token, Output output) {
 
   const bool one_by_one = pass.tapped() || profile;
   const bool replayed = !host && output != Output::none && !one_by_one;
-  pass.begin();
   if (host) {
     host->run(number, output != Output::none, !one_by_one);
   } else if (replayed) {

@@ -26,7 +26,8 @@ struct SlotLoad {
 class HostGpu {
  public:
   virtual ~HostGpu() = default;
-  /// Submits segments [first, last). With `predict`, each tells early what its layer will probably select.
+  /// Submits segments [first, last). With `predict`, their routers also tell what the next layer will
+  /// probably select.
   virtual void submit(int first, int last, bool predict) = 0;
   /// What a layer's router said in this token; nullptr: nothing yet. Throws Error when the GPU has failed, or
   /// not answered for too long.

@@ -46,8 +46,7 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
   best = arena_.take<uint64_t>(1);
   best_ticket = arena_.take<uint32_t>(1);
   predicted_router = arena_.take<float>(n(c.n_experts));
-  predicted_ids = arena_.take<int32_t>(n(c.n_experts_used));
-  ones = arena_.take<float>(n(c.n_embd));
+  predicted_ticket = arena_.take<uint32_t>(1);
 
   host_step = device.allocate_host(sizeof(Step), "the step's record");
   host_x = device.allocate_host(n(batch, c.n_embd) * sizeof(float), "embeddings");
@@ -57,7 +56,6 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
 
 void Scratch::begin(Stream& stream) {
   const model::Config& c = config_;
-  const std::vector<float> all_ones(static_cast<size_t>(c.n_embd), 1.0f);
   std::vector<double> frequencies;
   for (int i = 0; i < c.rope_dims / 2; ++i) {
     frequencies.push_back(std::pow(static_cast<double>(c.rope_base), -2.0 * i / c.rope_dims) /
@@ -69,9 +67,9 @@ void Scratch::begin(Stream& stream) {
   stream.fill(ids, 0, selected * sizeof(int32_t));
   stream.fill(slots, 0, selected * sizeof(int32_t));
   stream.fill(tickets, 0, static_cast<size_t>(batch) * sizeof(uint32_t));
+  stream.fill(predicted_ticket, 0, sizeof(uint32_t));
   stream.fill(best, 0, sizeof(uint64_t));
   stream.fill(best_ticket, 0, sizeof(uint32_t));
-  stream.copy(ones, all_ones.data(), all_ones.size() * sizeof(float));
   stream.copy(rope_frequencies, frequencies.data(), frequencies.size() * sizeof(double));
   stream.synchronize();
 }

@@ -46,12 +46,10 @@ struct Scratch {
   std::byte* hidden_rounded;  ///< [batch][n_experts_used + 1][rounded_bytes(hidden_stride)]
   float* logits;              ///< [batch][n_vocab]
   Step* step;
-  uint64_t* best;         ///< of Best
-  uint32_t* best_ticket;  ///< of Best
-  // What a prediction of the next layer's experts needs, and makes.
-  float* ones;              ///< [n_embd]
-  float* predicted_router;  ///< [n_experts]
-  int32_t* predicted_ids;   ///< [n_experts_used]
+  uint64_t* best;           ///< of Best
+  uint32_t* best_ticket;    ///< of Best
+  float* predicted_router;  ///< [n_experts], of the next layer
+  uint32_t* predicted_ticket;
 
   HostBuffer host_step;    ///< Step
   HostBuffer host_x;       ///< float [batch][n_embd]

@@ -1,7 +1,6 @@
 #include "gpu/token_pass.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "gpu/kernels/attend.h"
@@ -31,6 +30,8 @@ void TokenPass::use_host(const HostDecode& host) {
 }
 
 void TokenPass::use_prefetch(Device& device) {
+  predicts_ = true;
+  if (weights_.residency() != Residency::device) return;
   beside_ = device.create_stream();
   forked_ = device.create_event();
   joined_ = device.create_event();
@@ -63,11 +64,29 @@ std::string TokenPass::stage_of(const Project::Params& p, const char* kernel) co
 void TokenPass::encode(bool logits) {
   encode_embedding();
   for (int l = 0; l < config_.n_layers; ++l) {
-    encode_mixer(l);
-    if (beside_ && l + 1 < config_.n_layers) encode_prefetch(l);
+    encode_mixer(l, predicts_);
+    if (weights_.residency() == Residency::device) encode_loads(l);
     encode_experts(l);
   }
   if (logits) encode_output();
+}
+
+// Only Route changes a layer's table, so the order of changes is that of the main stream. What loads beside
+// for layer l + 1 begins behind Route l, which lists it, and writes slots of layer l + 1 alone (each layer
+// has its own); of those the last readers were the token before's experts. Route l + 1 does not wait for it:
+// it may find what is still on its way, and gives none of these slots away. The experts of layer l + 1 do
+// wait: the branch joins in front of the loads that they need, and its lists are written again a token later.
+void TokenPass::encode_loads(int l) {
+  const bool joining = beside_ && l > 0, forking = beside_ && l + 1 < config_.n_layers;
+  if (forking) stream_.record(*forked_);
+  if (joining) stream_.wait(*joined_);
+  if (forking) {
+    beside_->wait(*forked_);
+    beside_->launch<LoadExperts>({.grid = {LoadExperts::kBlocksBeside}, .threads = kStepThreads},
+                                 weights_.load_params(l + 1, weights_.layer(l + 1).ahead));
+    beside_->record(*joined_);
+  }
+  launch<LoadExperts>({LoadExperts::kBlocks}, 0, weights_.load_params(l, weights_.layer(l).table), !joining);
 }
 
 // x[n_embd], the residual; rope[rope_dims]
@@ -88,7 +107,7 @@ void TokenPass::encode_embedding() {
   show(Stage::Embedding, -1, n_embd, s.x);
 }
 
-void TokenPass::encode_mixer(int l) {
+void TokenPass::encode_mixer(int l, bool predict) {
   const model::Config& c = config_;
   const Scratch& s = scratch_;
   const int n_embd = c.n_embd;
@@ -190,9 +209,17 @@ void TokenPass::encode_mixer(int l) {
 
   // h[n_embd], the experts' input; router[n_experts (+ 1)], ids and scores of the selected experts
   const int n_rows = c.n_experts + (w.experts.has_shared ? 1 : 0);
-  const bool joining = std::exchange(joins_, false);
-  if (joining) stream_.wait(*joined_);
-  launch<Route>({Route::blocks(n_rows), 1}, Route::dynamic_shared(n_embd),
+  Route::Params::Next next{};
+  if (predict && l + 1 < c.n_layers) {
+    const DeviceLayer& after = weights_.layer(l + 1);
+    next = {.router = after.router,
+            .logits = s.predicted_router,
+            .table = after.ahead,
+            .host = host_ ? host_->prediction(l + 1) : HostSlots{},
+            .ticket = s.predicted_ticket};
+  }
+  const uint32_t blocks = Route::blocks(n_rows) + (next.router != nullptr ? Route::blocks(c.n_experts) : 0);
+  launch<Route>({blocks, 1}, Route::dynamic_shared(n_embd),
                 {.x = s.x,
                  .weight = w.ffn_norm,
                  .router = w.router,
@@ -206,12 +233,12 @@ void TokenPass::encode_mixer(int l) {
                  .host = host_ ? host_->slots(l) : HostSlots{},
                  .step = s.step,
                  .tickets = s.tickets,
+                 .next = next,
                  .eps = c.rms_eps,
                  .n = n_embd,
                  .n_experts = c.n_experts,
                  .n_used = c.n_experts_used,
-                 .n_rows = n_rows},
-                !joining);
+                 .n_rows = n_rows});
   show(Stage::FfnInput, l, n_embd, s.h);
   if (tapped()) show_route(l);
 }
@@ -226,8 +253,6 @@ void TokenPass::encode_experts(int l) {
       weights_.residency() == Residency::full ? s.ids : s.slots;  // of the selected experts
   float* const shown = tapped() ? s.shown : nullptr;
 
-  if (weights_.residency() == Residency::device)
-    launch<LoadExperts>({LoadExperts::kBlocks}, 0, weights_.load_params(l));
   // hidden[n_all][ff] = SiLU(gate * h) . (up * h)
   const uint32_t n_all = static_cast<uint32_t>(w.experts.n_all());
   const ProductLayout gate_up = ExpertsGateUp::layout(w.experts, n_embd);
@@ -278,49 +303,14 @@ void TokenPass::encode_output() {
                 .n = c.n_vocab});
 }
 
-void TokenPass::encode_prefetch(int l) {
-  const Scratch& s = scratch_;
-  Route::Params p{.x = s.h,  // x changes meanwhile
-                  .weight = s.ones,
-                  .router = weights_.layer(l + 1).router,
-                  .input = nullptr,
-                  .rounded = nullptr,
-                  .logits = s.predicted_router,
-                  .ids = s.predicted_ids,
-                  .scores = nullptr,
-                  .slots = nullptr,
-                  .table = weights_.layer(l + 1).prefetch,
-                  .host = host_ ? host_->prediction(l + 1) : HostSlots{},
-                  .step = s.step,
-                  .tickets = s.tickets,
-                  .eps = config_.rms_eps,
-                  .n = config_.n_embd,
-                  .n_experts = config_.n_experts,
-                  .n_used = config_.n_experts_used,
-                  .n_rows = config_.n_experts};
-  stream_.record(*forked_);
-  beside_->wait(*forked_);
-  beside_->launch<Route>({.grid = {Route::blocks(config_.n_experts), 1},
-                          .threads = kStepThreads,
-                          .dynamic_shared = Route::dynamic_shared(config_.n_embd)},
-                         p);
-  if (!host_) {
-    beside_->launch<LoadExperts>({.grid = {LoadExperts::kBlocks}, .threads = kStepThreads},
-                                 weights_.load_params(l + 1));
-  }
-  beside_->record(*joined_);
-  joins_ = true;
-}
-
 void TokenPass::segment(int segment, bool predict, bool wants_logits) {
   if (segment == 0) {
     encode_embedding();
   } else {
-    if (predict && segment < config_.n_layers) encode_prefetch(segment - 1);
     encode_experts(segment - 1);
   }
   if (segment < config_.n_layers) {
-    encode_mixer(segment);
+    encode_mixer(segment, predict);
   } else if (wants_logits) {
     encode_output();
   }

@@ -23,7 +23,8 @@ class TokenPass {
 
   /// The host manages the slots: every kernel asks the early-out flag, and routers tell what they find.
   void use_host(const HostDecode& host);
-  /// Beside a layer's experts the next layer's are predicted.
+  /// Each layer's router also predicts the next layer's experts: a device that manages its cache loads them
+  /// beside what it computes, a host is told.
   void use_prefetch(Device& device);
   /// Times each kernel from now on; nullptr: no more.
   void set_profile(Profile* profile) { profile_ = profile; }
@@ -31,8 +32,6 @@ class TokenPass {
   void set_tap(const model::Tap& tap) { tap_ = &tap; }
   bool tapped() const { return tap_ != nullptr && *tap_; }
 
-  /// To be called in front of each pass.
-  void begin() { joins_ = false; }
   /// A whole pass; with `logits`, they stay on the device, and their best token is told to the host.
   void encode(bool logits);
   /// A segment of HostGpu.
@@ -44,13 +43,12 @@ class TokenPass {
  private:
   // The pass's parts, in this order.
   void encode_embedding();
-  void encode_mixer(int l);    ///< with the router behind it
-  void encode_experts(int l);  ///< of the slots that the router found, or that were filled since
+  void encode_mixer(int l, bool predict);  ///< with the router behind it
+  void encode_experts(int l);              ///< of the slots that the router found, or that were filled since
   void encode_output();
-  /// Beside layer l's experts and the next mixer: the next router on what layer l's experts get (normed once
-  /// more, which is a factor and changes no order). A device that manages its cache loads what that selects,
-  /// a host is told.
-  void encode_prefetch(int l);
+  /// What layer l's router listed into slots that the device manages: for l, and beside what follows for
+  /// l + 1.
+  void encode_loads(int l);
 
   template <typename K>
   void launch(Dim3 grid, size_t dynamic_shared, typename K::Params params, bool may_start_early = true);
@@ -78,9 +76,10 @@ class TokenPass {
   const HostDecode* host_ = nullptr;  ///< Residency::host
   const uint32_t* skip_ = nullptr;    ///< the early-out flag of every kernel; nullptr: none
 
-  std::unique_ptr<Stream> beside_;  ///< a cache with prefetch
+  bool predicts_ = false;
+  // A cache that the device manages, with prefetch.
+  std::unique_ptr<Stream> beside_;
   std::unique_ptr<Event> forked_, joined_;
-  bool joins_ = false;  ///< the next router waits for what is beside
 };
 
 }  // namespace redlite::gpu

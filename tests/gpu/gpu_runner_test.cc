@@ -122,6 +122,19 @@ TEST_F(Tiny, SameBitsForAnyCacheOfExperts) {
   }
 }
 
+// The order in which the loads beside and those in the token's own way come about is another one for each
+// seed.
+TEST_F(Tiny, SameBitsWhoeverBringsTheExperts) {
+  tokens.resize(16);
+  const std::vector<float> expected = run(model, {}, {.threads = 1}, tokens, 2);
+  for (const uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    const GpuOptions options{
+        .experts = {.residency = Residency::device,
+                    .cache_bytes = (seed % 2 + 2) * DeviceModel::least_cache_bytes(model)}};
+    EXPECT_EQ(run(model, options, {.seed = seed, .threads = 2}, tokens, 2), expected) << "seed " << seed;
+  }
+}
+
 TEST_F(Tiny, CountsHitsAndMisses) {
   tokens.resize(12);
   const auto statistics = [&](uint64_t bytes) {

@@ -100,13 +100,14 @@ class RuleGpu final : public HostGpu {
 
   void submit(int first, int last, bool predict) override {
     for (int s = first; s < last; ++s) {
-      if (predict && s > 0 && s < sizes_.n_layers) main_.push_back({Step::Predict, s});
       if (s == 0) {
         main_.push_back({Step::Embed});
       } else {
         main_.push_back({Step::Experts, s - 1});
       }
       if (s < sizes_.n_layers) main_.push_back({Step::Route, s});
+      // The same kernel, which may say it a little later.
+      if (predict && s + 1 < sizes_.n_layers) main_.push_back({Step::Predict, s + 1});
     }
   }
   // Called until there is an answer: something has to happen each time.

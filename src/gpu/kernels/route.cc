@@ -68,23 +68,34 @@ RL_DEVICE void assign_slots(const SlotTable& table, const int32_t* ids, int n_us
 
 RL_RUN void Route::run(const Params& p, Shared& shared) {
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
-  const int block = static_cast<int>(simt::block_index().x), token = static_cast<int>(simt::block_index().y);
+  const int token = static_cast<int>(simt::block_index().y);
   simt::let_next_start();
+  // The blocks of the selection, then those of the prediction.
+  const auto own_blocks = static_cast<int>(blocks(p.n_rows));
+  const bool predicts = static_cast<int>(simt::block_index().x) >= own_blocks;
+  const int block = static_cast<int>(simt::block_index().x) - (predicts ? own_blocks : 0);
+  const float* const router = predicts ? p.next.router : p.router;
+  const int all_rows = predicts ? p.n_experts : p.n_rows;
 
   // The weights come in while the kernel before still runs.
   float* rows = simt::dynamic_shared<float>();  // [kRows][row_stride]
   const int row_stride = padded(p.n);
   const int first_row = block * kRows;
-  const int n_rows = p.n_rows - first_row < kRows ? p.n_rows - first_row : kRows;
+  const int n_rows = all_rows - first_row < kRows ? all_rows - first_row : kRows;
   for (int row = 0; row < n_rows; ++row) {
-    const float* from = p.router + static_cast<size_t>(first_row + row) * p.n;
+    const float* from = router + static_cast<size_t>(first_row + row) * p.n;
     float* to = rows + row * row_stride;
     for (int i = thread; i < p.n; i += kBlockThreads) simt::copy_async4(to + place_of(i), from + i);
   }
   simt::copy_commit();
   BlockVector weight{};
   if (BlockVector::holds(p.n)) weight.load(p.weight, p.n);
-  if (simt::skipped(p.skip)) return;
+  if (predicts) {
+    // The selection of this very launch may raise the flag meanwhile; nobody relies on a prediction.
+    simt::wait_for_previous();
+  } else if (simt::skipped(p.skip)) {
+    return;
+  }
 
   const float* x = p.x + static_cast<size_t>(token) * p.n;
   float* h = rows + kRows * row_stride;  // [row_stride]
@@ -103,7 +114,7 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
   // Rows r and r + 2 by threads kLanes * r and the following of the first warp, each one of the router's
   // lanes.
   static_assert(kRows * kLanes == 2 * simt::kWarpSize);
-  float* logits = p.logits + static_cast<size_t>(token) * p.n_rows;
+  float* logits = predicts ? p.next.logits : p.logits + static_cast<size_t>(token) * p.n_rows;
   if (warp == 0) {
     const int row = lane / kLanes, router_lane = lane % kLanes, whole = p.n / kGroup * kGroup;
     const float* x_of_lane = h + 4 * router_lane;
@@ -127,12 +138,11 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
       sum[r] = simt::warp_sum<kLanes>(sum[r]);
       if (router_lane == 0 && row + 2 * r < n_rows) logits[first_row + row + 2 * r] = sum[r];
     }
-  } else if (warp == kBlockWarps - 1 && p.rounded != nullptr) {
+  } else if (warp == kBlockWarps - 1 && !predicts) {
     // Meanwhile what the experts get, strip by strip.
     constexpr int kStrip = QuantizedActivations::kStrip;
     QuantizedActivations rounded(p.rounded + token * QuantizedActivations::bytes(p.n), p.n);
-    const int blocks = static_cast<int>(simt::grid_size().x);
-    for (int strip = block; strip * kStrip < p.n; strip += blocks) {
+    for (int strip = block; strip * kStrip < p.n; strip += own_blocks) {
       const int i = strip * kStrip + lane;
       const bool there = lane < kStrip && i < p.n;
       const float value = there ? h[place_of(i)] : 0;
@@ -144,25 +154,34 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
     simt::sync_warp();
     if (lane == 0) {
       simt::fence_device();
-      shared.before = simt::atomic_add(&p.tickets[token], 1u);
+      shared.before = simt::atomic_add(predicts ? p.next.ticket : &p.tickets[token], 1u);
       simt::fence_device();
     }
   }
   simt::sync_block();
-  if (shared.before != simt::grid_size().x - 1) return;
+  if (shared.before != blocks(all_rows) - 1) return;
 
   // All logits are there.
+  if (predicts) {
+    select(logits, p.n_experts, p.n_used, shared.selection);
+    if (warp != 0) return;
+    if (lane == 0) *p.next.ticket = 0;
+    const int32_t* ids = shared.selection.ids;
+    if (p.next.table.slot_of != nullptr) assign_slots(p.next.table, ids, p.n_used, nullptr);
+    if (p.next.host.record != nullptr) tell_host(p.next.host, ids, p.n_used, p.step->number, nullptr);
+    return;
+  }
   const int n_scores = p.n_used + p.n_rows - p.n_experts;
-  const bool is_last = warp == kBlockWarps - 1 && lane == 0, has_scores = p.scores != nullptr;
-  float* scores = p.scores + (has_scores ? static_cast<size_t>(token) * n_scores : 0);
-  if (is_last && has_scores && n_scores > p.n_used) scores[p.n_used] = load_fresh(&logits[p.n_experts]);
+  const bool is_last = warp == kBlockWarps - 1 && lane == 0;
+  float* scores = p.scores + static_cast<size_t>(token) * n_scores;
+  if (is_last && n_scores > p.n_used) scores[p.n_used] = load_fresh(&logits[p.n_experts]);
   select(logits, p.n_experts, p.n_used, shared.selection);
   if (is_last) p.tickets[token] = 0;
   if (warp != 0) return;
   const int32_t* ids = shared.selection.ids;
   if (lane < p.n_used) {
     p.ids[static_cast<size_t>(token) * p.n_used + lane] = ids[lane];
-    if (has_scores) scores[lane] = shared.selection.logits[lane];
+    scores[lane] = shared.selection.logits[lane];
   }
   int32_t* slots = p.slots == nullptr ? nullptr : p.slots + static_cast<size_t>(token) * p.n_used;
   if (p.table.slot_of != nullptr) {

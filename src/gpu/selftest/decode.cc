@@ -83,15 +83,23 @@ struct Slots {
              .n_slots = n_slots};
     hits.resize(size(n_experts));
     misses.resize(size(n_experts));
+    prefetches.resize(size(n_experts));
+    ahead = table;
+    ahead.n_copies = test.copied<uint32_t>({0});
+    ahead.copies = test.output<SlotCopy>(size(n_used));
+    ahead.hits = nullptr;
+    ahead.misses = test.copied<uint32_t>(prefetches);
   }
 
   /// The slots of these experts; `copies`: what has to be brought.
-  std::vector<int32_t> use(std::span<const int32_t> ids, std::vector<SlotCopy>& copies) {
+  std::vector<int32_t> use(std::span<const int32_t> ids, std::vector<SlotCopy>& copies,
+                           bool predicted = false) {
     ++tick;
     for (const int32_t id : ids) {
       const int32_t slot = slot_of[size(id)];
       if (slot >= 0) last_used[size(slot)] = tick;
-      ++(slot >= 0 ? hits : misses)[size(id)];
+      if (slot >= 0 && predicted) continue;
+      ++(predicted ? prefetches : slot >= 0 ? hits : misses)[size(id)];
     }
     std::vector<int32_t> slots;
     for (const int32_t id : ids) {
@@ -108,9 +116,31 @@ struct Slots {
     return slots;
   }
 
-  SlotTable table{};
+  static void check_copies(Selftest& test, const std::string& label, const SlotTable& table,
+                           const std::vector<SlotCopy>& copies) {
+    check_values(test, label + ", copies", table.n_copies, {static_cast<uint32_t>(copies.size())});
+    const std::vector<SlotCopy> listed = test.download(table.copies, copies.size());
+    std::vector<float> ours;
+    Expected right;
+    for (size_t i = 0; i < copies.size(); ++i) {
+      ours.push_back(static_cast<float>(listed[i].expert * 4096 + listed[i].slot));
+      right.values.push_back(copies[i].expert * 4096 + copies[i].slot);
+      right.bounds.push_back(0);
+    }
+    if (!copies.empty()) test.compare(label + ", what is copied", ours, right);
+  }
+  void check(Selftest& test, const std::string& label) const {
+    check_values(test, label + ", table", table.slot_of, slot_of);
+    check_values(test, label + ", experts of slots", table.expert_of, expert_of);
+    check_values(test, label + ", last use", table.last_used, last_used);
+    check_values(test, label + ", hits", table.hits, hits);
+    check_values(test, label + ", misses", table.misses, misses);
+    check_values(test, label + ", prefetches", ahead.misses, prefetches);
+  }
+
+  SlotTable table{}, ahead{};
   std::vector<int32_t> slot_of, expert_of;
-  std::vector<uint32_t> last_used, hits, misses;
+  std::vector<uint32_t> last_used, hits, misses, prefetches;
   uint32_t tick = 0;
 };
 
@@ -229,21 +259,8 @@ void test_route(Selftest& test) {
       if (c.where == Where::device) {
         std::vector<SlotCopy> copies;
         check_values(test, label + ", slots", slots_out, slots.use(best, copies));
-        check_values(test, label + ", copies", slots.table.n_copies, {static_cast<uint32_t>(copies.size())});
-        const std::vector<SlotCopy> listed = test.download(slots.table.copies, copies.size());
-        std::vector<float> ours;
-        Expected right;
-        for (size_t i = 0; i < copies.size(); ++i) {
-          ours.push_back(static_cast<float>(listed[i].expert * 4096 + listed[i].slot));
-          right.values.push_back(copies[i].expert * 4096 + copies[i].slot);
-          right.bounds.push_back(0);
-        }
-        if (!copies.empty()) test.compare(label + ", what is copied", ours, right);
-        check_values(test, label + ", table", slots.table.slot_of, slots.slot_of);
-        check_values(test, label + ", experts of slots", slots.table.expert_of, slots.expert_of);
-        check_values(test, label + ", last use", slots.table.last_used, slots.last_used);
-        check_values(test, label + ", hits", slots.table.hits, slots.hits);
-        check_values(test, label + ", misses", slots.table.misses, slots.misses);
+        Slots::check_copies(test, label, slots.table, copies);
+        slots.check(test, label);
       } else if (c.where == Where::host) {
         std::vector<int32_t> found;
         RouteRecord told;
@@ -263,6 +280,126 @@ void test_route(Selftest& test) {
     }
     if (c.where == Where::device && c.n_experts > 2 * c.n_used)
       RL_CHECK(slots.misses[0] > 1, "expert 0 was never given away");
+  }
+}
+
+// Layer after layer: each router also looks up what the next one will probably select. A table that a
+// prediction has changed is the next router's; what is being loaded for the prediction is never given away by
+// it.
+void test_route_ahead(Selftest& test) {
+  struct Case {
+    int n, n_experts, n_used;
+    bool host;
+  };
+  const std::vector<Case> cases = {{2048, 512, 10, false},
+                                   {68, 33, 3, false},
+                                   {260, 64, 16, false},
+                                   {20, 7, 3, false},
+                                   {132, 90, 8, true}};
+  constexpr int kLayers = 3;
+  for (const Case& c : cases) {
+    const int n_rows = c.n_experts + 1;
+    const float* weight = test.upload(std::vector<float>(size(c.n), 1.0f));
+    std::vector<std::vector<float>> routers;
+    std::vector<const float*> routers_in;
+    std::vector<Slots> slots;
+    for (int l = 0; l < kLayers; ++l) {
+      routers.push_back(test.normal(size(n_rows, c.n)));
+      routers_in.push_back(test.upload(routers.back()));
+      slots.emplace_back(test, c.n_experts, std::min(c.n_experts, 2 * c.n_used), c.n_used);
+    }
+    uint32_t* tickets = test.copied<uint32_t>({0});
+    uint32_t* next_ticket = test.copied<uint32_t>({0});
+    size_t overlaps = 0;
+    for (uint32_t pass = 1; pass <= 4; ++pass) {
+      const Step* step = test.upload(std::vector<Step>{{.position = 0, .number = pass, .flip = 0}});
+      std::vector<SlotCopy> ahead;  // of this layer, by the one before
+      for (int l = 0; l < kLayers; ++l) {
+        const std::string label =
+            fmt::format("{} of {} experts, pass {}, layer {}", c.n_used, c.n_experts, pass, l);
+        const auto layer = size(l);
+        const bool predicts = l + 1 < kLayers;
+        float* input = test.output<float>(size(c.n));
+        int32_t* ids = test.output<int32_t>(size(c.n_used));
+        int32_t* slots_out = test.output<int32_t>(size(c.n_used));
+        float* next_logits = test.output<float>(size(c.n_experts));
+        RouteRecord* next_record = test.output<RouteRecord>(1);
+        float* logits = test.output<float>(size(n_rows));
+        Route::Params p{.x = test.upload(test.normal(size(c.n))),
+                        .weight = weight,
+                        .router = routers_in[layer],
+                        .input = input,
+                        .rounded = test.output<std::byte>(rounded_bytes(c.n)),
+                        .logits = logits,
+                        .ids = ids,
+                        .scores = test.output<float>(size(c.n_used + 1)),
+                        .slots = slots_out,
+                        .table = c.host ? SlotTable{} : slots[layer].table,
+                        .host = {},
+                        .step = step,
+                        .tickets = tickets,
+                        .eps = 1e-6f,
+                        .n = c.n,
+                        .n_experts = c.n_experts,
+                        .n_used = c.n_used,
+                        .n_rows = n_rows};
+        if (predicts) {
+          p.next = {.router = routers_in[layer + 1],
+                    .logits = next_logits,
+                    .table = c.host ? SlotTable{} : slots[layer + 1].ahead,
+                    .host = c.host ? HostSlots{nullptr, next_record, nullptr} : HostSlots{},
+                    .ticket = next_ticket};
+        }
+        test.stream().launch<Route>(
+            {.grid = {Route::blocks(n_rows) + (predicts ? Route::blocks(c.n_experts) : 0), 1},
+             .threads = kStepThreads,
+             .dynamic_shared = Route::dynamic_shared(c.n)},
+            p);
+        const std::vector<float> h = test.download(input, size(c.n));
+        const auto selection = [&](const std::vector<float>& router, int rows, const float* ours) {
+          std::vector<float> exact;
+          for (int row = 0; row < rows; ++row)
+            exact.push_back(model::router_logit(&router[size(row, c.n)], h.data(), c.n));
+          check_values(test, label + ", logits", ours, exact);
+          std::vector<int32_t> best(size(c.n_used));
+          std::vector<float> share(size(c.n_used));
+          model::select_experts({exact.data(), size(c.n_experts)}, 1, best, share);
+          return best;
+        };
+        const std::vector<int32_t> best = selection(routers[layer], n_rows, logits);
+        check_values(test, label + ", ids", ids, best);
+        check_values(test, label + ", tickets", tickets, {0u});
+        check_values(test, label + ", the prediction's ticket", next_ticket, {0u});
+        if (!c.host) {
+          std::vector<SlotCopy> copies;
+          check_values(test, label + ", slots", slots_out, slots[layer].use(best, copies));
+          Slots::check_copies(test, label, slots[layer].table, copies);
+          slots[layer].check(test, label);
+          for (const SlotCopy& copy : copies) {
+            for (const SlotCopy& loading : ahead) RL_CHECK(copy.slot != loading.slot, "{}: two loads", label);
+          }
+          overlaps += copies.empty() || ahead.empty() ? 0 : 1;
+        }
+        ahead.clear();
+        if (!predicts) continue;
+        const std::vector<int32_t> next = selection(routers[layer + 1], c.n_experts, next_logits);
+        if (c.host) {
+          RouteRecord told;
+          std::fill_n(reinterpret_cast<uint8_t*>(&told), sizeof told, uint8_t{0xff});
+          told.number = pass;
+          for (size_t i = 0; i < next.size(); ++i) {
+            told.ids[i] = next[i];
+            told.entries[i] = 0;
+          }
+          check_values(test, label + ", what the host is told", next_record, {told});
+        } else {
+          slots[layer + 1].use(next, ahead, true);
+          Slots::check_copies(test, label + ", ahead", slots[layer + 1].ahead, ahead);
+          slots[layer + 1].check(test, label + ", ahead");
+        }
+      }
+    }
+    RL_CHECK(c.host || overlaps > 0, "nothing was missed beside a prediction");
   }
 }
 
@@ -301,6 +438,7 @@ void test_best(Selftest& test) {
 void add_decode_groups(SelftestGroups& groups) {
   groups.emplace_back("embed", test_embed);
   groups.emplace_back("route", test_route);
+  groups.emplace_back("route, with a prediction", test_route_ahead);
   groups.emplace_back("best", test_best);
 }
 

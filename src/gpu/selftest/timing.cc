@@ -262,7 +262,8 @@ TimingLine time_prefill_product(Bench& b, quant::Type type, int rows, int cols, 
       });
 }
 
-TimingLine time_route(Bench& b, size_t pool_bytes) {
+/// `predicts`: the next layer's router, too.
+TimingLine time_route(Bench& b, bool predicts, size_t pool_bytes) {
   constexpr int kN = 2048, kExperts = 512, kUsed = 10, kRows = kExperts + 1;
   std::vector<std::byte> one(size_t{kRows} * kN * sizeof(float));
   std::mt19937 random(1);
@@ -273,11 +274,14 @@ TimingLine time_route(Bench& b, size_t pool_bytes) {
   }
   const Pool pool(b.device, b.stream, one, pool_bytes);
   b.stream.fill(b.zeros.as(), 0, b.zeros.bytes());
-  return time_chain(b.device, b.stream, "route 512 experts", one.size(), [&](size_t i) {
-    b.stream.launch<Route>(b.shape({Route::blocks(kRows)}, Route::dynamic_shared(kN)),
+  const size_t routers = predicts ? 2 : 1;
+  const uint32_t blocks = Route::blocks(kRows) + (predicts ? Route::blocks(kExperts) : 0);
+  const std::string name = predicts ? "route 512 experts, with a prediction" : "route 512 experts";
+  return time_chain(b.device, b.stream, name, routers * one.size(), [&](size_t i) {
+    b.stream.launch<Route>(b.shape({blocks}, Route::dynamic_shared(kN)),
                            {.x = b.ones.as<float>(),
                             .weight = b.ones.as<float>(),
-                            .router = reinterpret_cast<const float*>(pool.at(i)),
+                            .router = reinterpret_cast<const float*>(pool.at(routers * i)),
                             .input = b.out.as<float>(),
                             .rounded = b.out.as() + 65536,
                             .logits = b.more_out.as<float>(),
@@ -288,6 +292,11 @@ TimingLine time_route(Bench& b, size_t pool_bytes) {
                             .host = {},
                             .step = nullptr,
                             .tickets = b.zeros.as<uint32_t>(),
+                            .next = {.router = reinterpret_cast<const float*>(pool.at(routers * i + 1)),
+                                     .logits = b.more_out.as<float>() + 12288,
+                                     .table = {},
+                                     .host = {},
+                                     .ticket = b.zeros.as<uint32_t>() + 1},
                             .eps = 1e-6f,
                             .n = kN,
                             .n_experts = kExperts,
@@ -425,7 +434,9 @@ void time_kernels(Device& device, std::string_view filter,
                    report);
   }
   if (wanted("logits")) report(time_project(bench, quant::Type::Q5_K, 151936, 2048, true, pool));
-  if (wanted("route")) report(time_route(bench, pool));
+  if (wanted("route")) {
+    for (const bool predicts : {false, true}) report(time_route(bench, predicts, pool));
+  }
   if (wanted("delta_step")) report(time_delta_step(bench, pool));
   if (wanted("attend")) {
     for (const int position : {255, 4095, 32767}) report(time_attend(bench, position, pool));
