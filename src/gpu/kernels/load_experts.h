@@ -29,7 +29,7 @@ struct ExpertSource {
 struct LoadExperts {
   static constexpr const char* kName = "load_experts";
   static constexpr uint32_t kBlocks = 128;
-  static constexpr uint32_t kBlocksBeside = 32;  ///< beside kernels that compute, on a cache of the device
+  static constexpr uint32_t kBlocksBeside = 64;  ///< beside kernels that compute, on a cache of the device
   static constexpr int kTileBytes = 8 << 10;
   static constexpr int kMostLoads = 32;
   struct Load {
