@@ -21,19 +21,61 @@ void launch_floats(const Launcher& launcher, const PrefillFloatsParams& params, 
                      params);
 }
 
-template <int kUnitStrips, bool kHasMin>
-void launch_product(const Launcher& launcher, const PrefillProductParams& params, int n_tiles,
-                    bool early_start) {
-  using K = PrefillProduct<kUnitStrips, kHasMin>;
+template <int kUnitStrips, bool kHasMin, bool kGrouped>
+void launch_kernel(const Launcher& launcher, const PrefillProductParams& params, int n_tiles,
+                   bool early_start) {
+  using K = PrefillProduct<kUnitStrips, kHasMin, kGrouped>;
   const size_t books = has_codebook(params.w.type) ? sizeof(Codebooks) : 0;
-  launcher.launch<K>({.grid = {K::row_blocks(params.w.planes.rows), static_cast<uint32_t>(n_tiles)},
-                      .threads = K::kThreads,
-                      .dynamic_shared = 2 * sizeof(PrefillSlab<kHasMin>) + books,
-                      .early_start = early_start},
-                     params);
+  launcher.launch<K>(
+      {.grid = {K::row_blocks(params.w.planes.rows, params.row_groups), static_cast<uint32_t>(n_tiles)},
+       .threads = K::kThreads,
+       .dynamic_shared = 2 * sizeof(PrefillSlab<kHasMin>) + books,
+       .early_start = early_start},
+      params);
 }
 
 }  // namespace
+
+bool can_have_row_groups(quant::Type type) {
+  return quant::info(type).block_values >= 64 && !has_min(type);
+}
+
+PrefillProductParams product_params(const DeviceMatrix& w, const QuantizedRows& x, const TokenTiles& tokens,
+                                    int n_tiles, const ProductOutput& out, const Codebooks* codebooks) {
+  const int unit_values = std::min(64, static_cast<int>(quant::info(w.type).block_values));
+  // As many segments as make their sum's pairs whole.
+  const auto segments = static_cast<int>(std::bit_ceil(static_cast<unsigned>(w.segments)));
+  const int slabs = std::max(1, segments * w.lanes * unit_values / kSlabValues);
+  // A block begins with the codebooks and a slab for which all wait: with short rows it has several groups of
+  // them, as long as there are blocks for every multiprocessor and more.
+  constexpr int kManySlabs = 8, kManyBlocks = 1024, kRows = PrefillProduct<4, false, true>::kRows;
+  int row_groups = can_have_row_groups(w.type) ? std::max(1, kManySlabs / slabs) : 1;
+  while (row_groups > 1 && w.planes.rows / (row_groups * kRows) * n_tiles < kManyBlocks) row_groups /= 2;
+  return {.w = w,
+          .x = x,
+          .tokens = tokens,
+          .units = w.planes.cols / unit_values,
+          .slabs = slabs,
+          .row_groups = row_groups,
+          .out = out,
+          .codebooks = codebooks};
+}
+
+void launch_product(const Launcher& launcher, const PrefillProductParams& params, int n_tiles,
+                    bool early_start) {
+  const bool with_min = has_min(params.w.type), of_32 = params.units * 32 == params.w.planes.cols;
+  const auto launch = [&]<int kUnitStrips, bool kHasMin, bool kGrouped>() {
+    launch_kernel<kUnitStrips, kHasMin, kGrouped>(launcher, params, n_tiles, early_start);
+  };
+  if (params.row_groups > 1) {
+    RL_CHECK(can_have_row_groups(params.w.type), "{} groups of rows", params.row_groups);
+    launch.template operator()<4, false, true>();
+  } else if (of_32) {
+    with_min ? launch.template operator()<2, true, false>() : launch.template operator()<2, false, false>();
+  } else {
+    with_min ? launch.template operator()<4, true, false>() : launch.template operator()<4, false, false>();
+  }
+}
 
 void prefill_product(const Launcher& launcher, const DeviceMatrix& w, const ProductInput& x,
                      const TokenTiles& tokens, int n_tiles, const ProductOutput& out,
@@ -49,28 +91,8 @@ void prefill_product(const Launcher& launcher, const DeviceMatrix& w, const Prod
     RL_CHECK(w.type == Type::BF16, "type {}", static_cast<int>(w.type));
     return launch_floats<PrefillFloats<Type::BF16, 8>>(launcher, params, n_tiles, early_start);
   }
-  const int unit_values = std::min(64, static_cast<int>(quant::info(w.type).block_values));
-  // As many segments as make their sum's pairs whole.
-  const auto segments = static_cast<int>(std::bit_ceil(static_cast<unsigned>(w.segments)));
-  const PrefillProductParams params{.w = w,
-                                    .x = x.rounded,
-                                    .tokens = tokens,
-                                    .units = w.planes.cols / unit_values,
-                                    .slabs = std::max(1, segments * w.lanes * unit_values / kSlabValues),
-                                    .out = out,
-                                    .codebooks = codebooks};
-  const auto launch = [&]<int kUnitStrips>() {
-    if (has_min(w.type)) {
-      launch_product<kUnitStrips, true>(launcher, params, n_tiles, early_start);
-    } else {
-      launch_product<kUnitStrips, false>(launcher, params, n_tiles, early_start);
-    }
-  };
-  if (unit_values == 32) {
-    launch.template operator()<2>();
-  } else {
-    launch.template operator()<4>();
-  }
+  launch_product(launcher, product_params(w, x.rounded, tokens, n_tiles, out, codebooks), n_tiles,
+                 early_start);
 }
 
 void router_product(const Launcher& launcher, const float* router, int n_rows, const float* x, int n,

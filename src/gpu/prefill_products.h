@@ -18,6 +18,14 @@ void prefill_product(const Launcher& launcher, const DeviceMatrix& w, const Prod
                      const TokenTiles& tokens, int n_tiles, const ProductOutput& out,
                      const Codebooks* codebooks, bool early_start = true);
 
+/// The same in two steps, for quantised weights. Between them row_groups may be changed for the types for
+/// which there is a kernel.
+bool can_have_row_groups(quant::Type type);
+PrefillProductParams product_params(const DeviceMatrix& w, const QuantizedRows& x, const TokenTiles& tokens,
+                                    int n_tiles, const ProductOutput& out, const Codebooks* codebooks);
+void launch_product(const Launcher& launcher, const PrefillProductParams& params, int n_tiles,
+                    bool early_start = true);
+
 /// logits[tokens.n][n_rows] = router[n_rows][n] times x[tokens.n][n], summed as model/router.h says.
 void router_product(const Launcher& launcher, const float* router, int n_rows, const float* x, int n,
                     const TokenTiles& tokens, float* logits);

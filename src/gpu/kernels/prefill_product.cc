@@ -5,8 +5,8 @@
 
 namespace redlite::gpu {
 
-template <int kUnitStrips, bool kHasMin>
-struct PrefillProduct<kUnitStrips, kHasMin>::Shared {
+template <int kUnitStrips, bool kHasMin, bool kGrouped>
+struct PrefillProduct<kUnitStrips, kHasMin, kGrouped>::Shared {
   PlaneMatrix w;                      // of the tile's expert
   uint32_t first_strip[kTileTokens];  // of each token's activations
   int output_row[kTileTokens];
@@ -73,8 +73,7 @@ class SlabFiller {
   RL_DEVICE SlabFiller(const PrefillProductParams& p, const PlaneMatrix& w, const uint32_t* first_strip,
                        const Codebooks* books, int first_row)
       : p_(p), w_(w), first_strip_(first_strip), books_(books) {
-    const int row = first_row + simt::thread_index() / 4;
-    row_ = row < w.rows ? row : w.rows - 1;
+    row_ = first_row + simt::thread_index() / 4;
   }
 
   /// Brings the tokens' activations, in the background.
@@ -109,9 +108,10 @@ class SlabFiller {
     }
   }
 
-  /// Unpacks the weights.
+  /// Unpacks the weights of the rows that lie `more` behind the first ones.
   template <bool kHasMin>
-  RL_DEVICE void unpack(int slab, PrefillSlab<kHasMin>& to) const {
+  RL_DEVICE void unpack(int slab, int more, PrefillSlab<kHasMin>& to) const {
+    const int row = row_ + more < w_.rows ? row_ + more : w_.rows - 1;
     const int in_block = simt::thread_index() / 4, quad = simt::thread_index() % 4;
     const QuadPlace place{reinterpret_cast<simt::U32x4*>(to.w[in_block] + 64 * quad),
                           reinterpret_cast<simt::F32x4*>(&to.w_scale[in_block][4 * quad]),
@@ -119,7 +119,7 @@ class SlabFiller {
     switch (p_.w.type) {
 #define RL_CASE(T)     \
   case quant::Type::T: \
-    return unpack_if<quant::Type::T, kHasMin>(w_, p_.units, row_, 4 * slab + quad, books_, place);
+    return unpack_if<quant::Type::T, kHasMin>(w_, p_.units, row, 4 * slab + quad, books_, place);
       RL_FOR_EACH_TYPE(RL_CASE)
 #undef RL_CASE
     }
@@ -130,7 +130,7 @@ class SlabFiller {
   const PlaneMatrix& w_;
   const uint32_t* first_strip_;
   const Codebooks* books_;
-  int row_;  // of the weights
+  int row_;  // of the weights, maybe behind the last
 };
 
 /// The sums of a warp's share of a tile: 16 rows of the weights by kTiles times 8 tokens, as the tensor cores
@@ -261,11 +261,13 @@ RL_DEVICE inline Sums multiply_slab(const PrefillSlab<kHasMin>& slab, int row, i
 
 }  // namespace
 
-template <int kUnitStrips, bool kHasMin>
-RL_RUN void PrefillProduct<kUnitStrips, kHasMin>::run(const Params& p, Shared& shared) {
+template <int kUnitStrips, bool kHasMin, bool kGrouped>
+RL_RUN void PrefillProduct<kUnitStrips, kHasMin, kGrouped>::run(const Params& p, Shared& shared) {
   using Slab = PrefillSlab<kHasMin>;
   const int thread = simt::thread_index(), warp = simt::warp_index(), lane = simt::lane_index();
-  const int first_row = static_cast<int>(simt::block_index().x) * kRows;
+  const int row_groups = kGrouped ? p.row_groups : 1;
+  const int first_row = static_cast<int>(simt::block_index().x) * row_groups * kRows;
+  const int last = first_row + row_groups * kRows, end_row = last < p.w.planes.rows ? last : p.w.planes.rows;
   simt::let_next_start();
   auto* slabs = simt::dynamic_shared<Slab>();  // [2]
   const Codebooks* books = stage_codebooks(p.w.type, p.codebooks, reinterpret_cast<std::byte*>(slabs + 2));
@@ -284,9 +286,8 @@ RL_RUN void PrefillProduct<kUnitStrips, kHasMin>::run(const Params& p, Shared& s
   if (p.tokens.tiles != nullptr && thread >= kTileTokens && thread < kTileTokens + kMaxPlanes) {
     const int plane = thread - kTileTokens;
     const uint64_t row_bytes = p.w.row_bytes[plane];
-    const int end = first_row + kRows < p.w.planes.rows ? first_row + kRows : p.w.planes.rows;
     const uint64_t from = static_cast<uint64_t>(first_row) * row_bytes / 16 * 16;
-    const uint64_t to = (static_cast<uint64_t>(end) * row_bytes + 15) / 16 * 16;
+    const uint64_t to = (static_cast<uint64_t>(end_row) * row_bytes + 15) / 16 * 16;
     if (row_bytes != 0)
       simt::prefetch_l2(data + p.w.planes.plane[plane] + from, static_cast<uint32_t>(to - from));
   }
@@ -303,51 +304,60 @@ RL_RUN void PrefillProduct<kUnitStrips, kHasMin>::run(const Params& p, Shared& s
   const int row = 16 * (warp / 2), half = warp % 2;
   const int n_tiles = ((tile.count + 7) / 8 - half + 1) / 2;
   Sums stack[kSumLevels];
-  Sums sums{};
   const SlabFiller filler(p, shared.w, shared.first_strip, books, first_row);
   filler.fetch(0, slabs[0]);
   simt::copy_commit();
-  filler.unpack(0, slabs[0]);
-  for (int i = 0; i < p.slabs; ++i) {
-    simt::copy_wait<0>();
-    simt::sync_block();
-    // Half of the warps unpack the next slab while the other half multiplies with this one.
-    const bool next = i + 1 < p.slabs;
-    if (next) {
-      filler.fetch(i + 1, slabs[(i + 1) % 2]);
-      simt::copy_commit();
+  filler.unpack(0, 0, slabs[0]);
+  int done = 0;                           // slabs of the groups before
+  for (int group = 0;; group += kRows) {  // the first row of those at work, of the block's
+    Sums sums{};
+    const bool last_group = !kGrouped || group + kRows >= end_row - first_row;
+    for (int i = 0; i < p.slabs; ++i) {
+      simt::copy_wait<0>();
+      simt::sync_block();
+      // Half of the warps unpack the next slab while the other half multiplies with this one.
+      const bool more = i + 1 < p.slabs, next = more || !last_group;
+      const int next_slab = more ? i + 1 : 0, next_rows = !kGrouped ? 0 : more ? group : group + kRows;
+      const int turn = kGrouped ? (done + i) % 2 : i % 2;  // which of the two places has the slab at work
+      if (next) {
+        filler.fetch(next_slab, slabs[1 - turn]);
+        simt::copy_commit();
+      }
+      if (next && warp < kBlockWarps / 2) filler.unpack(next_slab, next_rows, slabs[1 - turn]);
+      sums = multiply_slab<kUnitStrips>(slabs[turn], row, half, n_tiles);
+      // They join the sums of as many slabs that wait for them.
+      int level = 0;
+      for (int before = i; before % 2 == 1; before /= 2) {
+        Sums joined = stack[level++];
+        add<kTiles>(joined, sums);
+        sums = joined;
+      }
+      if (more) stack[level] = sums;
+      if (next && warp >= kBlockWarps / 2) filler.unpack(next_slab, next_rows, slabs[1 - turn]);
     }
-    if (next && warp < kBlockWarps / 2) filler.unpack(i + 1, slabs[(i + 1) % 2]);
-    sums = multiply_slab<kUnitStrips>(slabs[i % 2], row, half, n_tiles);
-    // They join the sums of as many slabs that wait for them.
-    int level = 0;
-    for (int before = i; before % 2 == 1; before /= 2) {
-      Sums joined = stack[level++];
-      add<kTiles>(joined, sums);
-      sums = joined;
-    }
-    if (next) stack[level] = sums;
-    if (next && warp >= kBlockWarps / 2) filler.unpack(i + 1, slabs[(i + 1) % 2]);
-  }
 
-  RL_UNROLL
-  for (int j = 0; j < kTiles; ++j) {
     RL_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int r = first_row + row + lane / 4 + 8 * (i / 2),
-                token = 8 * (half + 2 * j) + 2 * (lane % 4) + i % 2;
-      if (r >= p.w.planes.rows || token >= tile.count) continue;
-      const size_t at = static_cast<size_t>(shared.output_row[token]) * static_cast<size_t>(p.out.stride) +
-                        static_cast<size_t>(r);
-      if (p.out.y != nullptr) p.out.y[at] = sums.v[j][i];
-      if (p.out.sum != nullptr) p.out.sum[at] += sums.v[j][i];
+    for (int j = 0; j < kTiles; ++j) {
+      RL_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int r = (kGrouped ? group : 0) + row + lane / 4 + 8 * (i / 2),
+                  token = 8 * (half + 2 * j) + 2 * (lane % 4) + i % 2;
+        if (first_row + r >= p.w.planes.rows || token >= tile.count) continue;
+        const size_t at = static_cast<size_t>(shared.output_row[token]) * static_cast<size_t>(p.out.stride) +
+                          static_cast<size_t>(first_row + r);
+        if (p.out.y != nullptr) p.out.y[at] = sums.v[j][i];
+        if (p.out.sum != nullptr) p.out.sum[at] += sums.v[j][i];
+      }
     }
+    if (last_group) return;
+    done += p.slabs;
   }
 }
 
-RL_KERNEL(PrefillProduct<2, false>);
-RL_KERNEL(PrefillProduct<2, true>);
-RL_KERNEL(PrefillProduct<4, false>);
-RL_KERNEL(PrefillProduct<4, true>);
+RL_KERNEL(PrefillProduct<2, false, false>);
+RL_KERNEL(PrefillProduct<2, true, false>);
+RL_KERNEL(PrefillProduct<4, false, false>);
+RL_KERNEL(PrefillProduct<4, false, true>);
+RL_KERNEL(PrefillProduct<4, true, false>);
 
 }  // namespace redlite::gpu

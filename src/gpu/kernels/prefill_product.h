@@ -27,8 +27,9 @@ struct PrefillProductParams {
   DeviceMatrix w;
   QuantizedRows x;
   TokenTiles tokens;
-  int units;  // of a row (units.h)
-  int slabs;  // of a row, see PrefillSlab
+  int units;       // of a row (units.h)
+  int slabs;       // of a row, see PrefillSlab
+  int row_groups;  // of kRows rows, one after another in a block: where rows are short it has more than one
   ProductOutput out;
   const Codebooks* codebooks;
 };
@@ -39,8 +40,9 @@ struct PrefillProductParams {
 /// pairs and so on. There these are threads, here one thread has all of them and a stack of sums that wait
 /// for as much again. Grid: {row_blocks(), tiles}. Dynamic shared memory: shared_bytes().
 ///
-/// kUnitStrips: strips of a unit, 2 or 4.
-template <int kUnitStrips, bool kHasMin>
+/// kUnitStrips: strips of a unit, 2 or 4. kGrouped: a block has several groups of rows; others are slower
+/// with the code for that.
+template <int kUnitStrips, bool kHasMin, bool kGrouped>
 struct PrefillProduct {
   static constexpr const char* kName = "prefill_product";
   static constexpr int kThreads = 256;
@@ -49,7 +51,9 @@ struct PrefillProduct {
   using Params = PrefillProductParams;
   struct Shared;
   static RL_RUN void run(const Params& p, Shared& shared);
-  static uint32_t row_blocks(int rows) { return static_cast<uint32_t>((rows + kRows - 1) / kRows); }
+  static uint32_t row_blocks(int rows, int row_groups) {
+    return static_cast<uint32_t>((rows + row_groups * kRows - 1) / (row_groups * kRows));
+  }
 };
 
 inline constexpr int kSlabStrips = 16, kSlabValues = 16 * kSlabStrips;

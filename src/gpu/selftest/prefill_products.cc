@@ -37,7 +37,7 @@ void test_product(Selftest& test, quant::Type type) {
     int rows, cols, tokens, experts;  // experts 0: dense
   };
   std::vector<Case> cases = {
-      {70, 256, 9, 0}, {33, 2048, 66, 0}, {5, 4096, 3, 0}, {9, 768, 1, 0}, {40, 512, 40, 3}};
+      {150, 256, 9, 0}, {33, 2048, 66, 0}, {5, 4096, 3, 0}, {9, 768, 1, 0}, {40, 512, 40, 3}};
   if (block <= 32) {
     for (const int cols : {32, 64, 96, 288, 800}) cases.push_back({3, cols, 2, 0});
   }
@@ -108,8 +108,17 @@ void test_product(Selftest& test, quant::Type type) {
     float* y = test.output<float>(size(n_results, c.rows));
     const std::vector<float> before = test.normal(size(n_results, c.rows));
     float* sum = test.copied(before);
-    prefill_product(launcher, device_matrix(type, c.rows, c.cols, test.upload(planes)), input, tokens,
-                    n_tiles, {y, sum, c.rows}, test.codebooks());
+    const DeviceMatrix matrix = device_matrix(type, c.rows, c.cols, test.upload(planes));
+    prefill_product(launcher, matrix, input, tokens, n_tiles, {y, sum, c.rows}, test.codebooks());
+    const bool groups = can_have_row_groups(type);
+    float* in_groups = groups ? test.output<float>(size(n_results, c.rows)) : nullptr;
+    if (groups) {
+      // As with many tiles of short rows: a block has rows of several groups, one after another.
+      PrefillProductParams params = product_params(matrix, input.rounded, tokens, n_tiles,
+                                                   {in_groups, nullptr, c.rows}, test.codebooks());
+      params.row_groups = 3;
+      launch_product(launcher, params, n_tiles);
+    }
 
     Expected products, sums;
     for (int i = 0; i < n_results; ++i) {
@@ -138,6 +147,10 @@ void test_product(Selftest& test, quant::Type type) {
     const std::string label =
         fmt::format("{} x {} for {} tokens{}", c.rows, c.cols, c.tokens, c.experts > 0 ? " of experts" : "");
     test.check(label, y, products);
+    if (groups)
+      test.check_bytes(label + ", in groups", in_groups,
+                       test.download<std::byte>(reinterpret_cast<const std::byte*>(y),
+                                                sizeof(float) * size(n_results, c.rows)));
     test.check(label + ", added", sum, sums);
   }
 }
