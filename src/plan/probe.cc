@@ -15,7 +15,7 @@ namespace {
 using model::LogitsFor;
 using model::Token;
 
-constexpr int kShort = 32, kShortest = 128, kLongest = 512;  ///< tokens of the prompts
+constexpr int kShortPrompt = 32, kLeastPrompt = 128, kMostPrompt = 512;  ///< tokens of the prompts
 constexpr int kLeastText = 40, kMostText = 192;
 constexpr double kPromptSeconds = 2.5, kTextSeconds = 6;
 
@@ -86,7 +86,8 @@ class Prober {
 /// right in any case.
 void fit_prompts(const Pass& few, const Pass& many, int n_many, double distinct_few, double distinct_many,
                  Probe& out) {
-  const double shared = n_many * distinct_few - kShort * distinct_many;  // 0: no two tokens share an expert
+  const double shared =
+      n_many * distinct_few - kShortPrompt * distinct_many;  // 0: no two tokens share an expert
   const double a =
       shared > 0 ? (many.computed() * distinct_few - few.computed() * distinct_many) / shared : 0;
   out.prompt_token_seconds = std::clamp(a, 0.0, many.computed() / n_many);
@@ -98,7 +99,7 @@ void fit_prompts(const Pass& few, const Pass& many, int n_many, double distinct_
 Probe probe(const model::Model& model, cpu::CpuOptions options, std::optional<uint64_t> cache_bytes,
             int n_prompt, double disk_bytes_per_second, const std::function<void(double)>& progress) {
   const model::Config& c = model.config();
-  const int n_long = std::clamp(n_prompt, kShortest, kLongest);
+  const int n_long = std::clamp(n_prompt, kLeastPrompt, kMostPrompt);
   options.context = std::max(n_long, kMostText);
   if (cache_bytes) options.cache.size = {experts::CacheSize::Kind::Bounded, *cache_bytes};
   cpu::CpuRunner runner(model, options);
@@ -118,8 +119,8 @@ Probe probe(const model::Model& model, cpu::CpuOptions options, std::optional<ui
   runner.wait_for_weight_pages();
   done(0.15);
 
-  const Pass few = prober.prompt(kShort);
-  const double distinct_few = layers * prober.distinct_of_last(kShort);
+  const Pass few = prober.prompt(kShortPrompt);
+  const double distinct_few = layers * prober.distinct_of_last(kShortPrompt);
   done(0.25);
   const Pass many = prober.prompt(n_long);
   const double distinct_many = layers * prober.distinct_of_last(n_long);
