@@ -347,9 +347,6 @@ __device__ inline int count_bits(uint32_t x) {
 __device__ inline int lowest_bit(uint32_t x) {
   return x == 0 ? 32 : __ffs(static_cast<int>(x)) - 1;
 }
-__device__ inline uint32_t reverse_bits(uint32_t x) {
-  return __brev(x);
-}
 __device__ inline float float_of_bits(uint32_t bits) {
   return __uint_as_float(bits);
 }

@@ -380,12 +380,6 @@ inline int count_bits(uint32_t x) {
 inline int lowest_bit(uint32_t x) {
   return std::countr_zero(x);
 }
-/// Bit i to bit 31 - i.
-inline uint32_t reverse_bits(uint32_t x) {
-  uint32_t reversed = 0;
-  for (int i = 0; i < 32; ++i) reversed |= ((x >> i) & 1u) << (31 - i);
-  return reversed;
-}
 inline float float_of_bits(uint32_t bits) {
   return std::bit_cast<float>(bits);
 }

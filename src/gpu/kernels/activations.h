@@ -18,12 +18,6 @@
 /// as on the CPU (cpu/kernels/layout.h), and to the same bits.
 namespace redlite::gpu {
 
-/// Where sums of products of bytes start: the bits of 3 * 2^22, so that an integer of up to 22 bits added to
-/// them is added to the value, too, and the float needs no conversion. With a weight's scale s, which has at
-/// most 20 significant bits, fma(value, s, -kIntegerStartValue * s) is the integer times s, rounded once.
-inline constexpr int32_t kIntegerStart = 0x4b400000;
-inline constexpr float kIntegerStartValue = 0x3p22f;
-
 /// All kernels that reduce over a block have this many threads, so that the order of their sums is one.
 inline constexpr int kBlockThreads = 256;
 inline constexpr int kBlockWarps = kBlockThreads / 32;

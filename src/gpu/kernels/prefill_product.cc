@@ -16,6 +16,12 @@ namespace {
 
 constexpr int kSumLevels = 12;  // of sums of slabs
 
+/// Where sums of products of bytes start: the bits of 3 * 2^22, so that an integer of up to 22 bits added to
+/// them is added to the value, too, and the float needs no conversion. With a weight's scale s, which has at
+/// most 20 significant bits, fma(value, s, -kIntegerStartValue * s) is the integer times s, rounded once.
+constexpr int32_t kIntegerStart = 0x4b400000;
+constexpr float kIntegerStartValue = 0x3p22f;
+
 /// A quad of strips in shared memory: integers, scales and mins.
 struct QuadPlace {
   simt::U32x4* q;  // [4]

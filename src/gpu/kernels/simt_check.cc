@@ -83,12 +83,11 @@ RL_RUN void SimtCheck::run(const Params& p, Shared& shared) {
   for (int i = 0; i < 4; ++i) out_f[4 + i] = g[i];
   simt::multiply_s8(d, in[0], in[1], in[4], 5);
   for (int i = 0; i < 4; ++i) out[42 + i] = d[i];
-  out[46] = static_cast<int>(simt::reverse_bits(in[6]));
   simt::copy_async4(&shared.words[warp][lane][1], in + 8);
   simt::copy_commit();
   simt::copy_wait<0>();
   simt::sync_block();
-  out[47] = static_cast<int>(shared.words[1 - warp][lane][1]);
+  out[46] = static_cast<int>(shared.words[1 - warp][lane][1]);
 }
 
 RL_KERNEL(SimtCheck);
