@@ -103,7 +103,11 @@ HWY_INLINE void dot_tile(const std::byte* w, size_t row_bytes, const float* x, s
         values[t] = hn::LoadU(D(), x + static_cast<size_t>(t) * x_stride + i + k * kWidth);
       RL_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const VF weights = load_floats<kType>(w + static_cast<size_t>(r) * row_bytes, i + k * kWidth);
+        const std::byte* const row = w + static_cast<size_t>(r) * row_bytes;
+        if constexpr (kTokens == 1 && kRows > 1 && kType != Type::F32)
+          __builtin_prefetch(row + kRows * row_bytes +
+                             static_cast<size_t>(i + k * kWidth) * kFloatBytes<kType>);
+        const VF weights = load_floats<kType>(row, i + k * kWidth);
         RL_UNROLL
         for (int t = 0; t < kTokens; ++t) sums[r][t].v[k] = hn::MulAdd(values[t], weights, sums[r][t].v[k]);
       }
