@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/half.h"
 
 namespace redlite::synth {
 
@@ -27,6 +28,15 @@ BandPosition find_band(const TensorPlan& tensor, uint64_t row) {
   }
   RL_CHECK(false, "row {} of {}", row, tensor.name);
   return {};
+}
+
+void round_to_bf16(std::span<std::byte> floats) {
+  for (size_t i = 0; i < floats.size(); i += sizeof(float)) {
+    float value;
+    std::memcpy(&value, &floats[i], sizeof(float));
+    value = bf16_to_f32(f32_to_bf16(value));
+    std::memcpy(&floats[i], &value, sizeof(float));
+  }
 }
 
 }  // namespace
@@ -57,7 +67,11 @@ Filler::Filler(uint64_t seed, std::vector<TensorPlan> tensors) : seed_(seed), te
 void Filler::fill(const Piece& piece, std::span<std::byte> out) const {
   RL_CHECK(out.size() == piece.bytes, "{} {}", out.size(), piece.bytes);
   const TensorPlan& tensor = tensors_[piece.tensor];
-  if (!tensor.bands.empty()) return fill_rows(tensor, piece, out);
+  if (!tensor.bands.empty()) {
+    fill_rows(tensor, piece, out);
+    if (tensor.bf16_values) round_to_bf16(out);
+    return;
+  }
   Random random(part_seed(seed_, tensor.name, 0));
   for (uint64_t i = 0; i < piece.bytes / sizeof(float); ++i) {
     const float value = tensor.value(random, i);

@@ -200,6 +200,7 @@ class Planner {
     reader(block(i, "ffn_gate_inp.weight"), i, Role::Router, n,
            profile_.reading({layer, true}, knobs.router_deviation, knobs.router_popularity,
                             knobs.router_context));
+    tensors_.back().bf16_values = type(Role::Router) == Type::F32;
     const std::vector<float> plain = profile_.reading(1);
     if (layout_.fused_gate_up) {
       add(block(i, "ffn_gate_up_exps.weight"), {embd, 2 * ff, n}, type(Role::ExpertGate)).bands = {

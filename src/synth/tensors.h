@@ -29,6 +29,8 @@ struct TensorPlan {
   std::vector<Band> bands = {};
   /// Column groups that are the same in all rows (the embedding's common group).
   std::vector<bool> same_in_all_rows = {};
+  /// A matrix in F32 whose values BF16 has, too.
+  bool bf16_values = false;
   /// A short F32 tensor: its values by index. Without bands only.
   std::function<float(Random&, uint64_t)> value = {};
 

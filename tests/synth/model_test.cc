@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/half.h"
 #include "gguf/gguf.h"
 #include "model/model.h"
 #include "quant/decode.h"
@@ -84,6 +85,19 @@ void expect_sane_tensors(const gguf::File& file) {
         EXPECT_LT(std::sqrt(squares / static_cast<double>(n)), 0.5) << t.name;
       }
     }
+  }
+}
+
+// As where a converter widened what was trained in BF16.
+TEST(Synth, RoutersInF32HaveValuesOfBf16) {
+  const Written file({});
+  const model::Model m(file.path());
+  for (const model::LayerWeights& layer : m.weights().layers) {
+    const model::Matrix& router = layer.ffn.router;
+    ASSERT_EQ(router.type, quant::Type::F32);
+    std::vector<float> values(static_cast<size_t>(router.rows) * static_cast<size_t>(router.cols));
+    quant::decode(router.type, router.data, values.data(), values.size());
+    for (const float v : values) ASSERT_EQ(bf16_to_f32(f32_to_bf16(v)), v);
   }
 }
 
