@@ -139,6 +139,9 @@ void CpuRunner::Impl::multiply(std::span<const Product> parts, const std::functi
 
 namespace {
 
+constexpr quant::Type kRouterType = quant::Type::BF16;
+constexpr quant::Type kPredictorType = quant::Type::Q8_0;
+
 const Kernels& choose_kernels(const std::string& name) {
   if (name.empty()) return best_kernels();
   if (const Kernels* kernels = find_kernels(name)) return *kernels;
@@ -221,7 +224,9 @@ CpuRunner::Impl::Impl(const model::Model& m, const CpuOptions& options)
       cache(m, options.cache),
       own(config, kv_type, capacity),
       scratch(config, choose_batch(config, options), pool.size()),
-      weight_pages(m, options.cache.size.kind == experts::CacheSize::Kind::Full, has_room(m, options)) {
+      weight_pages(m, options.cache.size.kind == experts::CacheSize::Kind::Full, has_room(m, options)),
+      routers(weights, kRouterType, RouterCopies::Loss::None),
+      predictors(weights, kPredictorType, RouterCopies::Loss::Allowed) {
   const model::Config& c = config;
   if (c.conv_kernel > kMaxConvTaps)
     fail("{}: a convolution of {} taps; at most {} are supported", m.path(), c.conv_kernel, kMaxConvTaps);
@@ -377,16 +382,14 @@ int CpuRunner::threads() const {
 CpuRunner::Memory CpuRunner::memory_needed(const model::Model& model, const CpuOptions& options) {
   const model::Config& c = model.config();
   const uint64_t logits = static_cast<uint64_t>(c.n_vocab) * sizeof(float);
-  uint64_t predictors = 0;
-  if (options.cache.prefetch && options.cache.size.kind == experts::CacheSize::Kind::Bounded) {
-    for (int layer = 1; layer < c.n_layers; ++layer)
-      predictors += Impl::predictor_shape(model.weights().layers[layer].ffn.router).bytes();
-  }
+  uint64_t routers = RouterCopies::bytes_needed(model.weights(), kRouterType);
+  if (options.cache.prefetch && options.cache.size.kind == experts::CacheSize::Kind::Bounded)
+    routers += RouterCopies::bytes_needed(model.weights(), kPredictorType);
   return {
       .dense = model.dense_bytes(),
       .state = KvCache::bytes_needed(c, options.kv, choose_context(c, options)) + DeltaState::bytes_needed(c),
       .scratch =
-          Scratch::bytes_needed(c, choose_batch(c, options), choose_threads(options)) + logits + predictors};
+          Scratch::bytes_needed(c, choose_batch(c, options), choose_threads(options)) + logits + routers};
 }
 
 }  // namespace redlite::cpu

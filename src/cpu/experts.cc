@@ -1,16 +1,12 @@
 // The experts of one layer: route, group the tokens by expert, compute what is in memory while the rest is
 // read, sum in router order.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "cpu/runner_impl.h"
 #include "model/router.h"
-#include "quant/decode.h"
-#include "quant/encode.h"
 
 namespace redlite::cpu {
 
@@ -19,14 +15,14 @@ using Reads = experts::ExpertCache::Reads;
 void CpuRunner::Impl::route(int layer, int n) {
   const model::Config& c = config;
   const int used = c.n_experts_used;
-  const model::Matrix& router = weights.layers[layer].ffn.router;
+  const model::Matrix router = routers.of(layer, pool);
 
   // router_logits[n][n_experts]; and what the next layer's router makes of the same input, a good guess at
   // what that layer will need
   const bool predict = layer + 1 < c.n_layers && cache.prefetching();
   const int step = (n + kPredictTokens - 1) / kPredictTokens;
   const int n_predict = routing.n_predict = predict ? (n + step - 1) / step : 0;
-  const model::Matrix predictor = predict ? predictor_of(layer + 1) : model::Matrix();
+  const model::Matrix predictor = predict ? predictors.of(layer + 1, pool) : model::Matrix();
   const Activations* predictor_input = &scratch.embd_rows;
   if (n_predict > 0 && step > 1) {
     std::vector<int32_t>& sample = routing.token_of;
@@ -59,51 +55,6 @@ void CpuRunner::Impl::route(int layer, int n) {
     show(model::Stage::ExpertIds, layer, 0, used, n, ids.data());
     show(model::Stage::ExpertWeights, layer, 0, used, n, routing.weights.data());
   }
-}
-
-/// The router as predictor_of() encodes it, without data; without rows if it serves itself, being of odd
-/// width or few bits.
-model::Matrix CpuRunner::Impl::predictor_shape(const model::Matrix& router) {
-  constexpr quant::Type kType = quant::Type::Q8_0;
-  const size_t cols = router.cols;
-  if (cols % quant::info(kType).block_values != 0 || router.row_bytes() <= quant::row_bytes(kType, cols))
-    return {nullptr, kType, 0, router.cols};
-  return {nullptr, kType, router.rows, router.cols};
-}
-
-/// A layer's router in 8 bits, made when first needed: a prediction may be inexact, and four times the bytes
-/// would cost a decoded token 10 % of all that it reads (80B, F32).
-model::Matrix CpuRunner::Impl::predictor_of(int layer) {
-  const model::Matrix& router = weights.layers[layer].ffn.router;
-  model::Matrix predictor = predictor_shape(router);
-  if (predictor.rows == 0) return router;
-  const size_t cols = router.cols;
-  if (!predictors.memory) {
-    constexpr size_t kLine = 64;
-    size_t lines = 0;
-    for (const model::LayerWeights& each : weights.layers) {
-      predictors.first.push_back(lines * kLine / sizeof(float));
-      lines += (predictor_shape(each.ffn.router).bytes() + kLine - 1) / kLine;
-    }
-    predictors.memory.emplace(lines * kLine / sizeof(float), "predictions of experts");
-    predictors.made.resize(weights.layers.size());
-  }
-  auto* const rows = reinterpret_cast<std::byte*>(predictors.memory->data() + predictors.first[layer]);
-  if (!predictors.made[layer]) {
-    std::atomic<bool> encoded = true;
-    pool.run(router.rows, 1 + router.rows / (4 * pool.size()), [&](int first, int last, int) {
-      std::vector<float> row(cols);
-      for (int r = first; r < last; ++r) {
-        quant::decode(router.type, router.row(r), row.data(), cols);
-        if (!quant::encode(predictor.type, row.data(), rows + predictor.row_bytes() * r, cols))
-          encoded = false;
-      }
-    });
-    if (!encoded) std::memset(rows, 0, predictor.bytes());  // predicts nothing useful and harms nobody
-    predictors.made[layer] = true;
-  }
-  predictor.data = rows;
-  return predictor;
 }
 
 /// The experts that the next layer will probably need, from its logits for n tokens.

@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "base/huge_pages.h"
 #include "cpu/cpu_runner.h"
 #include "cpu/kernels.h"
 #include "cpu/mixer_kernels.h"
+#include "cpu/router_copies.h"
 #include "cpu/scratch.h"
 #include "cpu/sequence_state.h"
 #include "cpu/thread_pool.h"
@@ -117,8 +117,6 @@ struct CpuRunner::Impl {
   void delta_heads(int layer, int k_head, std::span<const int> v_heads, int next_head, const Run& run,
                    float* thread_scratch);
   void remember_inputs(int layer, const Run& run);
-  static model::Matrix predictor_shape(const model::Matrix& router);
-  model::Matrix predictor_of(int layer);
   void predict_experts();
   void group_by_expert(int layer);
   void retire_experts(int layer, int n);
@@ -163,6 +161,8 @@ struct CpuRunner::Impl {
   CpuSequence own;
   Scratch scratch;
   WeightPages weight_pages;
+  RouterCopies routers;     ///< exact
+  RouterCopies predictors;  ///< in 8 bits, what the next layer's router is guessed from
   Routing routing;
 
   // Prepared when the runner is made.
@@ -170,13 +170,6 @@ struct CpuRunner::Impl {
   std::vector<DeltaOffsets> delta_offsets;  ///< by layer
   std::vector<std::vector<float>> conv;     ///< by layer: [conv_kernel][conv_dim], for vectors of channels
   std::vector<double> rope_frequencies;     ///< [rope_dims / 2]
-
-  /// Every layer's router in Q8_0, in one piece for the sake of huge pages; made when first needed.
-  struct Predictors {
-    std::optional<HugeFloats> memory;
-    std::vector<size_t> first;  ///< by layer: where its rows begin, a value of `memory`
-    std::vector<bool> made;     ///< by layer
-  } predictors;
 
   Chunk chunk;
   const model::Tap* tap = nullptr;
