@@ -104,12 +104,35 @@ class BenchRun {
     rival_->warm_up(all);
   }
 
-  /// One cache size: a model opened anew, so that memory and times are its own.
+  void measure_bandwidth() {
+    const double now = c_.runner.backend == "cuda" ? gpu::memory_bandwidth(*gpu::open_cuda())
+                                                   : machine::memory_bandwidth(threads());
+    bandwidth_ = std::max(bandwidth_, now);
+  }
+
+  int threads() const { return c_.runner.threads > 0 ? c_.runner.threads : cpu::available_threads(); }
+
+  /// One cache size. Bandwidth is measured before and after, when the runner's memory is free, as on a shared
+  /// machine it changes within seconds; the best of the run counts.
   void run_with_cache(const std::string& size) {
-    const int threads = c_.runner.threads > 0 ? c_.runner.threads : cpu::available_threads();
-    // Measured between the runners, when its memory is free; the best of the run counts.
-    bandwidth_ = std::max(bandwidth_, c_.runner.backend == "cuda" ? gpu::memory_bandwidth(*gpu::open_cuda())
-                                                                  : machine::memory_bandwidth(threads));
+    measure_bandwidth();
+    std::vector<Row> rows = measure_with_cache(size);
+    measure_bandwidth();
+    for (Row& row : rows) {
+      row.setting.memory_bandwidth = bandwidth_;
+      print(row);
+    }
+  }
+
+  /// A measurement, and of what.
+  struct Row {
+    nlohmann::ordered_json about;
+    bench::Setting setting;
+    bench::Measurement measurement;
+  };
+
+  /// A model opened anew, so that memory and times are its own.
+  std::vector<Row> measure_with_cache(const std::string& size) {
     reset_peak_resident_memory();
     bar_.set_cache(size);
     engine::RunnerOptions options = c_.runner;
@@ -124,7 +147,6 @@ class BenchRun {
     setting.threads = open.cpu ? open.cpu->threads() : 1;
     setting.first_token_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    setting.memory_bandwidth = bandwidth_;
     if (open.cpu) open.cpu->wait_for_weight_pages();  // what is measured is how it goes on
     measure_disk(model, setting);
 
@@ -138,12 +160,14 @@ class BenchRun {
       subject.replay = &replay.emplace(model, find, open.cpu->threads());
     }
     const nlohmann::ordered_json about = bench::describe_run(model, machine::describe());
+    std::vector<Row> rows;
     for (const int at : c_.depth) {
       const std::vector<bench::Measurement> measurements = bench_.run(subject, c_.tests_at(at));
       setting.peak_memory_bytes = peak_resident_memory();
       if (open.gpu) setting.device_memory_bytes = open.gpu->device_use().total();
-      for (const bench::Measurement& m : measurements) print(about, setting, m);
+      for (const bench::Measurement& m : measurements) rows.push_back({about, setting, m});
     }
+    return rows;
   }
 
   static bench::Setting describe_setting(const engine::OpenRunner& open, const model::Model& model,
@@ -181,15 +205,14 @@ class BenchRun {
     setting.disk = disk_;
   }
 
-  void print(const nlohmann::ordered_json& about, const bench::Setting& setting,
-             const bench::Measurement& m) {
-    nlohmann::ordered_json row = bench::describe(m, setting, rival_.get());
+  void print(const Row& of) {
+    nlohmann::ordered_json row = bench::describe(of.measurement, of.setting, rival_.get());
     if (c_.json) {
-      row.update(about);
+      row.update(of.about);
       fmt::print("{}\n", row.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     } else {
       if (!printed_)
-        fmt::print("{}\n{}", bench::heading(about, setting), bench::table_head(rival_ != nullptr));
+        fmt::print("{}\n{}", bench::heading(of.about, of.setting), bench::table_head(rival_ != nullptr));
       fmt::print("{}", bench::table_row(row));
     }
     printed_ = true;
