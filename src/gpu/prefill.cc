@@ -116,9 +116,10 @@ struct Prefill::Pass {
 
   template <typename K>
   void launch(Dim3 grid, size_t dynamic_shared, const typename K::Params& params,
-              uint32_t threads = kStepThreads) {
+              uint32_t threads = kStepThreads, bool may_start_early = true) {
     launcher.launch<K>(
-        {.grid = grid, .threads = threads, .dynamic_shared = dynamic_shared, .early_start = true}, params);
+        {.grid = grid, .threads = threads, .dynamic_shared = dynamic_shared, .early_start = may_start_early},
+        params);
   }
 
   bool tapped() const { return static_cast<bool>(tap); }
@@ -334,7 +335,9 @@ void Prefill::Pass::delta_net(int l) {
                            .key_dim = c.key_dim(),
                            .dim = c.state_dim,
                            .eps = c.rms_eps});
-  // core[n][n_v_heads][state_dim]; states advance
+  // core[n][n_v_heads][state_dim]; states advance. Blocks that came early would gather where there is room,
+  // two and more on one multiprocessor, and all would wait for these: there are about as many as
+  // multiprocessors.
   launch<PrefillScan>({static_cast<uint32_t>(c.n_v_heads), PrefillScan::slices(c.state_dim)}, 0,
                       {.heads = d.heads,
                        .q = s.q_,
@@ -348,7 +351,7 @@ void Prefill::Pass::delta_net(int l) {
                        .n_v_heads = c.n_v_heads,
                        .n_k_heads = c.n_k_heads,
                        .dim = c.state_dim},
-                      PrefillScan::kThreads);
+                      PrefillScan::kThreads, false);
   // x[n][n_embd] += output * (norm(core) * SiLU(z))
   input({.kind = PrefillSource::Kind::GatedNorm,
          .x = s.core_,

@@ -20,6 +20,8 @@ struct DeltaLayout {
 /// and kTokens tokens. Grid: {token_blocks(), head_blocks()}.
 struct PrefillConvolve {
   static constexpr const char* kName = "prefill_convolve";
+  static constexpr int kThreads = 256;
+  static constexpr int kBlocksOfMultiprocessor = 3;  // which makes nvcc use 56 registers, and spill none
   static constexpr int kTokens = 4;
   static constexpr int kMaxTaps = DeltaStep::kMaxTaps;
   struct Params {
