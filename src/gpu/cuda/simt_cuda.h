@@ -401,6 +401,13 @@ __device__ inline void load_matrices(uint32_t (&words)[4], const void* row) {
                : "r"(address)
                : "memory");
 }
+__device__ inline void load_matrices_transposed(uint32_t (&words)[4], const void* row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address)
+               : "memory");
+}
 
 }  // namespace redlite::gpu::simt
 

@@ -408,9 +408,9 @@ inline uint16_t float_to_bfloat(float x) {
 ///   b[0], b[1]: column group, k-words t and t + 4.
 /// A k-word is 4 bytes of consecutive k: 4 int8 or 2 halves. The order of the float sums is the hardware's
 /// own; here it is that of k.
-template <typename D, int PerWord, typename Product>
+template <typename D, int PerWord, typename Number>
 inline void warp_multiply(const char* what, const char* file, int line, D (&d)[4], const uint32_t (&a)[4],
-                          const uint32_t (&b)[2], Product /*product*/) {
+                          const uint32_t (&b)[2], Number /*number*/) {
   struct Operand {
     D* d;
     const uint32_t* a;
@@ -419,17 +419,23 @@ inline void warp_multiply(const char* what, const char* file, int line, D (&d)[4
   emulator::warp_collective(
       {what, file, line},
       [](void* const* operands) {
+        constexpr int kDepth = 8 * PerWord;
         const auto of = [&](int lane) { return static_cast<const Operand*>(operands[lane]); };
+        D rows[16][kDepth], columns[8][kDepth];
+        for (int word = 0; word < 8; ++word) {
+          for (int i = 0; i < PerWord; ++i) {
+            const int k = PerWord * word + i, shift = 32 / PerWord * i;
+            for (int row = 0; row < 16; ++row)
+              rows[row][k] = Number{}(of(4 * (row % 8) + word % 4)->a[row / 8 + 2 * (word / 4)] >> shift);
+            for (int column = 0; column < 8; ++column)
+              columns[column][k] = Number{}(of(4 * column + word % 4)->b[word / 4] >> shift);
+          }
+        }
         for (int lane = 0; lane < 32; ++lane) {
           for (int j = 0; j < 4; ++j) {
             const int row = lane / 4 + 8 * (j / 2), column = 2 * (lane % 4) + j % 2;
             D sum = of(lane)->d[j];
-            for (int word = 0; word < 8; ++word) {
-              const uint32_t aw = of(4 * (row % 8) + word % 4)->a[row / 8 + 2 * (word / 4)];
-              const uint32_t bw = of(4 * column + word % 4)->b[word / 4];
-              for (int i = 0; i < PerWord; ++i)
-                sum += Product{}(aw >> (32 / PerWord * i), bw >> (32 / PerWord * i));
-            }
+            for (int k = 0; k < kDepth; ++k) sum += rows[row][k] * columns[column][k];
             of(lane)->d[j] = sum;
           }
         }
@@ -437,9 +443,8 @@ inline void warp_multiply(const char* what, const char* file, int line, D (&d)[4
       &operand);
 }
 inline void multiply_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], RL_PLACE) {
-  warp_multiply<int32_t, 4>("multiply_s8", file, line, d, a, b, [](uint32_t x, uint32_t y) {
-    return static_cast<int8_t>(x) * static_cast<int8_t>(y);
-  });
+  warp_multiply<int32_t, 4>("multiply_s8", file, line, d, a, b,
+                            [](uint32_t bits) { return int32_t{static_cast<int8_t>(bits)}; });
 }
 /// D[16][8] = c + A[16][16] B[16][8] of int8 (mma.m16n8k16), every element with the same c; a0: row group,
 /// k-word t; a1: row group + 8; b: column group, k-word t.
@@ -448,35 +453,51 @@ inline void multiply_s8(int32_t (&d)[4], uint32_t a0, uint32_t a1, uint32_t b, i
   multiply_s8(d, {a0, a1, 0, 0}, {b, 0}, file, line);
 }
 inline void multiply_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], RL_PLACE) {
-  warp_multiply<float, 2>("multiply_f16", file, line, d, a, b, [](uint32_t x, uint32_t y) {
-    return f16_to_f32(static_cast<uint16_t>(x)) * f16_to_f32(static_cast<uint16_t>(y));
-  });
+  warp_multiply<float, 2>("multiply_f16", file, line, d, a, b,
+                          [](uint32_t bits) { return f16_to_f32(static_cast<uint16_t>(bits)); });
 }
 inline void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], RL_PLACE) {
-  warp_multiply<float, 2>("multiply_bf16", file, line, d, a, b, [](uint32_t x, uint32_t y) {
-    return bf16_to_f32(static_cast<uint16_t>(x)) * bf16_to_f32(static_cast<uint16_t>(y));
-  });
+  warp_multiply<float, 2>("multiply_bf16", file, line, d, a, b,
+                          [](uint32_t bits) { return bf16_to_f32(static_cast<uint16_t>(bits)); });
 }
 
-/// Loads four 8x8 matrices of 16-bit values from shared memory: thread i gives the address of a 16-byte row
-/// (row i % 8 of matrix i / 8) and gets word lane % 4 of row lane / 4 of each matrix.
-inline void load_matrices(uint32_t (&words)[4], const void* row, RL_PLACE) {
+/// A warp's four 8x8 matrices of 16-bit values in shared memory: words[m] gets what get(rows, lane) makes of the
+/// eight rows of matrix m.
+template <typename Get>
+inline void load_four_matrices(const char* what, const char* file, int line, uint32_t (&words)[4],
+                               const void* row, Get /*get*/) {
   struct Operand {
     uint32_t* words;
     const void* row;
   } operand{words, row};
   emulator::warp_collective(
-      {"load_matrices", file, line},
+      {what, file, line},
       [](void* const* operands) {
         const auto of = [&](int lane) { return static_cast<const Operand*>(operands[lane]); };
-        for (int lane = 0; lane < 32; ++lane) {
-          for (int m = 0; m < 4; ++m) {
-            std::memcpy(&of(lane)->words[m],
-                        static_cast<const std::byte*>(of(8 * m + lane / 4)->row) + 4 * (lane % 4), 4);
-          }
+        for (int m = 0; m < 4; ++m) {
+          uint16_t rows[8][8];
+          for (int i = 0; i < 8; ++i) std::memcpy(rows[i], of(8 * m + i)->row, sizeof rows[i]);
+          for (int lane = 0; lane < 32; ++lane) of(lane)->words[m] = Get{}(rows, lane);
         }
       },
       &operand);
+}
+/// Thread i gives the address of a 16-byte row (row i % 8 of matrix i / 8) and gets word lane % 4 of row lane / 4
+/// of each matrix.
+inline void load_matrices(uint32_t (&words)[4], const void* row, RL_PLACE) {
+  load_four_matrices("load_matrices", file, line, words, row, [](const uint16_t (&rows)[8][8], int lane) {
+    const uint16_t* pair = &rows[lane / 4][2 * (lane % 4)];
+    return static_cast<uint32_t>(pair[0]) | static_cast<uint32_t>(pair[1]) << 16;
+  });
+}
+/// The same of each matrix's transpose.
+inline void load_matrices_transposed(uint32_t (&words)[4], const void* row, RL_PLACE) {
+  load_four_matrices("load_matrices_transposed", file, line, words, row,
+                     [](const uint16_t (&rows)[8][8], int lane) {
+                       const int first = 2 * (lane % 4), column = lane / 4;
+                       return static_cast<uint32_t>(rows[first][column]) |
+                              static_cast<uint32_t>(rows[first + 1][column]) << 16;
+                     });
 }
 
 #undef RL_PLACE

@@ -264,7 +264,6 @@ RL_RUN void AttendCombine::run(const Params& p, Shared& shared) {
 }
 
 RL_KERNEL(Attend<float>);
-RL_KERNEL(Attend<uint16_t>);
 RL_KERNEL(AttendCombine);
 
 }  // namespace redlite::gpu

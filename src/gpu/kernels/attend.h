@@ -29,6 +29,18 @@ struct AttendSizes {
   }
 };
 
+/// Shapes of attention with keys and values in binary16: attend_halves.h.
+struct AttendHalves {
+  static constexpr int kQueries = 8;  ///< that a warp multiplies with at a time
+  static constexpr int kRows = 16;    ///< positions, or dimensions, of a product's first operand
+  static constexpr int kDepth = 32;   ///< dimensions, or positions, that one load has of the second operand
+
+  /// What dimensions are filled up to with zeros.
+  static RL_HOST_DEVICE int padded(int head_dim) { return (head_dim + kDepth - 1) / kDepth * kDepth; }
+  /// Halves from one row of queries, keys or values in shared memory to the next: rows start in different banks.
+  static RL_HOST_DEVICE int stride(int head_dim) { return padded(head_dim) + 8; }
+};
+
 /// Attention of one token, up to the sum over positions: norm and rotation of q and k, key and value to the
 /// cache, scores, softmax and weighted values of a part of the positions. A block has all heads of one K/V
 /// head and one part, of which it brings kStage positions at a time to shared memory: the next keys while
@@ -61,13 +73,15 @@ struct Attend {
 
   /// Bytes between rows of keys or values in shared memory: pairs of rows do not meet in a bank.
   RL_HOST_DEVICE static int row_stride(int head_dim) {
-    return (head_dim * static_cast<int>(sizeof(T)) + 15) / 16 * 16 + 16;
+    return sizeof(T) == 2 ? 2 * AttendHalves::stride(head_dim) : 4 * head_dim + 16;
   }
   /// Values between heads of q there.
   RL_HOST_DEVICE static int q_stride(int head_dim) { return head_dim + 4; }
   static size_t dynamic_shared(int group, int head_dim) {
+    constexpr int kQueries = AttendHalves::kQueries;
+    const int halves = sizeof(T) == 2 ? 2 * ((group + kQueries - 1) / kQueries * kQueries) : 0;  // rows of queries
     return sizeof(float) * static_cast<size_t>((group + 1) * q_stride(head_dim)) +
-           static_cast<size_t>(2 * kStage * row_stride(head_dim));
+           static_cast<size_t>((halves + 2 * kStage) * row_stride(head_dim));
   }
 };
 

@@ -229,6 +229,5 @@ RL_RUN void PrefillAttend<T>::run(const Params& p, Shared& shared) {
 
 RL_KERNEL(PrefillHeads);
 RL_KERNEL(PrefillAttend<float>);
-RL_KERNEL(PrefillAttend<uint16_t>);
 
 }  // namespace redlite::gpu

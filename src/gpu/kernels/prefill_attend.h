@@ -61,11 +61,11 @@ struct PrefillAttend {
   }
   /// Bytes of a row of keys or values in shared memory; the padding keeps rows out of each other's banks.
   static RL_HOST_DEVICE int row_stride(int head_dim) {
-    return static_cast<int>(sizeof(T)) * (head_dim + 16 / static_cast<int>(sizeof(T)));
+    return sizeof(T) == 2 ? 2 * AttendHalves::stride(head_dim) : 4 * (head_dim + 4);
   }
   static size_t dynamic_shared(int head_dim) {
-    return sizeof(float) * kQueries * static_cast<size_t>(head_dim + 4) +
-           2 * static_cast<size_t>(AttendSizes::kTile) * static_cast<size_t>(row_stride(head_dim));
+    const auto row = static_cast<size_t>(row_stride(head_dim));  // of a query, too: floats, or twice halves
+    return (sizeof(T) == 2 ? 2 : 1) * kQueries * row + 2 * static_cast<size_t>(AttendSizes::kTile) * row;
   }
 };
 

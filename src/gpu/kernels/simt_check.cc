@@ -88,6 +88,8 @@ RL_RUN void SimtCheck::run(const Params& p, Shared& shared) {
   simt::copy_wait<0>();
   simt::sync_block();
   out[46] = static_cast<int>(shared.words[1 - warp][lane][1]);
+  simt::load_matrices_transposed(matrices, shared.words[warp][lane]);
+  for (int i = 0; i < 4; ++i) out[47 + i] = static_cast<int>(matrices[i]);
 }
 
 RL_KERNEL(SimtCheck);

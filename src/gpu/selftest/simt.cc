@@ -119,6 +119,16 @@ std::vector<int32_t> expected_of(const std::vector<Words>& in, int t) {
     out[static_cast<size_t>(42 + i)] = d;
   }
   out[46] = static_cast<int>(in[static_cast<size_t>(t ^ 32)][8]);
+  // Word 1 of each row has become word 8 of the thread's input.
+  for (int m = 0; m < 4; ++m) {
+    const auto half = [&](int row) {
+      const int word = lane / 8;
+      const uint32_t both = warp[8 * m + row][static_cast<size_t>(word == 1 ? 8 : word)];
+      return (lane / 4 % 2 != 0 ? both >> 16 : both) & 0xffffu;
+    };
+    const int first = 2 * (lane % 4);
+    out[static_cast<size_t>(47 + m)] = static_cast<int>(half(first) | half(first + 1) << 16);
+  }
   return out;
 }
 
@@ -165,7 +175,7 @@ void test_simt(Selftest& test) {
     counters[2] = std::max(counters[2], in[static_cast<size_t>(t)][6]);
     counters[3] = std::min(counters[3], in[static_cast<size_t>(t)][6]);
   }
-  test.check_bytes("operations (47 words a thread)", params.out, std::as_bytes(std::span(out)));
+  test.check_bytes("operations (51 words a thread)", params.out, std::as_bytes(std::span(out)));
   test.check("matrix products", params.out_f, products);
   test.check_bytes("atomics", params.counters, std::as_bytes(std::span(counters)));
 }
