@@ -1,3 +1,4 @@
+// Attention of one token with keys and values in F32, and what puts the parts of all kinds together.
 #include "gpu/kernels/attend.h"
 
 #include "gpu/kernels/attend_parts.h"
@@ -5,8 +6,8 @@
 
 namespace redlite::gpu {
 
-template <typename T>
-struct Attend<T>::Shared {
+template <>
+struct Attend<float>::Shared {
   static constexpr int kStride = AttendSizes::kMaxGroup + 4;  // fewer positions meet in a bank
   float weights[kStage][kStride];                             // scores, then their exponentials
   float rescale[kStage / AttendSizes::kTile][AttendSizes::kMaxGroup];
@@ -19,15 +20,6 @@ struct AttendCombine::Shared {
 
 namespace {
 
-template <typename T>
-RL_DEVICE T in_cache(float x) {
-  if constexpr (sizeof(T) == 2) {
-    return simt::float_to_half(x);
-  } else {
-    return x;
-  }
-}
-
 struct TwoValues {
   float v[2];
 };
@@ -35,16 +27,11 @@ RL_DEVICE TwoValues two_values(const float* from) {
   const simt::U32x2 words = *reinterpret_cast<const simt::U32x2*>(from);
   return {{simt::float_of_bits(words.v[0]), simt::float_of_bits(words.v[1])}};
 }
-RL_DEVICE TwoValues two_values(const uint16_t* from) {
-  const uint32_t halves = *reinterpret_cast<const uint32_t*>(from);
-  return {{simt::half_to_float(static_cast<uint16_t>(halves)),
-           simt::half_to_float(static_cast<uint16_t>(halves >> 16))}};
-}
 
 }  // namespace
 
-template <typename T>
-RL_RUN void Attend<T>::run(const Params& p, Shared& shared) {
+template <>
+RL_RUN void Attend<float>::run(const Params& p, Shared& shared) {
   constexpr int kTile = AttendSizes::kTile, kMaxGroup = AttendSizes::kMaxGroup;
   constexpr int kHeadsOfWarp = kMaxGroup / kBlockWarps;  // whose softmax it computes: warp, warp + 8
   constexpr int kHalf = kMaxGroup / 2;                   // heads whose values a thread adds up, at most
@@ -100,18 +87,17 @@ RL_RUN void Attend<T>::run(const Params& p, Shared& shared) {
     simt::sync_block();  // the keys are there
     if (has_own && first + n == end) {
       if (thread < dim) {
-        const T key = in_cache<T>(own_key[thread]),
-                value = in_cache<T>(p.proj[p.v_offset + kv_head * dim + thread]);
+        const float key = own_key[thread], value = p.proj[p.v_offset + kv_head * dim + thread];
         const size_t at = cache + static_cast<size_t>(end - 1) * static_cast<size_t>(dim) + thread;
-        p.keys[at] = reinterpret_cast<T*>(keys + (n - 1) * row)[thread] = key;
-        p.values[at] = reinterpret_cast<T*>(values + (n - 1) * row)[thread] = value;
+        p.keys[at] = reinterpret_cast<float*>(keys + (n - 1) * row)[thread] = key;
+        p.values[at] = reinterpret_cast<float*>(values + (n - 1) * row)[thread] = value;
       }
       simt::sync_block();
     }
 
     // Scores: a warp has 8 positions, a thread one of them and two of 8 heads.
     for (int i = 8 * warp + lane % 8; i - lane % 8 < n; i += 8 * kBlockWarps) {
-      const T* key = reinterpret_cast<const T*>(keys + i * row);
+      const float* key = reinterpret_cast<const float*>(keys + i * row);
       for (int g = lane / 8; g - lane / 8 < p.group; g += 8) {
         const int heads[2] = {g < p.group ? g : 0, g + 4 < p.group ? g + 4 : 0};
         simt::F32x4 score[2] = {};  // four chains each
@@ -167,7 +153,7 @@ RL_RUN void Attend<T>::run(const Params& p, Shared& shared) {
       const int last = n - tile * kTile < kTile ? n : (tile + 1) * kTile;
       RL_UNROLL_BY(8)
       for (int i = tile * kTile; i < last; ++i) {
-        const TwoValues value = two_values(reinterpret_cast<const T*>(values + i * row) + d);
+        const TwoValues value = two_values(reinterpret_cast<const float*>(values + i * row) + d);
         RL_UNROLL
         for (int word = 0; word < kHalf / 4; ++word) {
           if (4 * word >= n_half) continue;

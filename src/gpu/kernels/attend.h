@@ -35,8 +35,14 @@ struct AttendHalves {
   static constexpr int kRows = 16;    ///< positions, or dimensions, of a product's first operand
   static constexpr int kDepth = 32;   ///< dimensions, or positions, that one load has of the second operand
 
+  static constexpr int kTogether = 4;  ///< pieces of 16 dimensions, whose sums over values are under way together
+
   /// What dimensions are filled up to with zeros.
-  static RL_HOST_DEVICE int padded(int head_dim) { return (head_dim + kDepth - 1) / kDepth * kDepth; }
+  static RL_HOST_DEVICE int padded(int head_dim) {
+    constexpr int kWhole = kTogether * kRows;
+    static_assert(kWhole % kDepth == 0);
+    return (head_dim + kWhole - 1) / kWhole * kWhole;
+  }
   /// Halves from one row of queries, keys or values in shared memory to the next: rows start in different banks.
   static RL_HOST_DEVICE int stride(int head_dim) { return padded(head_dim) + 8; }
 };

@@ -111,12 +111,12 @@ RL_RUN void Attend<uint16_t>::run(const Params& p, Shared& shared) {
     static_assert(kStage / kRows * kEights == kBlockWarps);
     const int position = kRows * (warp % (kStage / kRows)), first_head = kQueries * (warp / (kStage / kRows));
     if (position < n && first_head < p.group) {
-      float score[4];
+      float score[1][4];
       score_positions(keys + position * stride, high + first_head * stride, low + first_head * stride, stride, dim,
                       score);
       RL_UNROLL
       for (int i = 0; i < 4; ++i)
-        shared.score[first_head + pair + i % 2][position + group + 8 * (i / 2)] = score[i];
+        shared.score[first_head + pair + i % 2][position + group + 8 * (i / 2)] = score[0][i];
     }
     simt::sync_block();  // the scores are there, the keys have been used
     if (first + kStage < end) fetch(p.keys, first + kStage, keys);
@@ -142,7 +142,7 @@ RL_RUN void Attend<uint16_t>::run(const Params& p, Shared& shared) {
     simt::copy_wait<1>();
     simt::sync_block();  // values and weights are there
 
-    for (int tile = 0; tile * kTile < n; ++tile) {
+    for (int tile = 0; tile * kTile < n && dim_of(0) < dim; ++tile) {
       RL_UNROLL
       for (int e = 0; e < kEights; ++e) {
         if (e >= eights) break;
@@ -151,11 +151,10 @@ RL_RUN void Attend<uint16_t>::run(const Params& p, Shared& shared) {
         const float* rescale = &shared.rescale[tile][kQueries * e + pair];
         RL_UNROLL
         for (int m = 0; m < kPieces; ++m) {
-          if (dim_of(m) >= dim) break;
           RL_UNROLL
           for (int i = 0; i < 4; ++i) sum[e][m][i] *= rescale[i % 2];
-          add_values(values + tile * kTile * stride, stride, dim_of(m), weights, sum[e][m]);
         }
+        add_values<kPieces>(values + tile * kTile * stride, stride, dim_of(0), weights, sum[e]);
       }
     }
     simt::sync_block();  // the values have been used

@@ -35,14 +35,6 @@ RL_DEVICE inline PartFactors join(float& max, float part_max) {
 RL_DEVICE inline simt::F32x4 four_values(const float* from) {
   return *reinterpret_cast<const simt::F32x4*>(from);
 }
-RL_DEVICE inline simt::F32x4 four_values(const uint16_t* from) {
-  const simt::U32x2 halves = *reinterpret_cast<const simt::U32x2*>(from);
-  simt::F32x4 out;
-  RL_UNROLL
-  for (int i = 0; i < 4; ++i)
-    out.v[i] = simt::half_to_float(static_cast<uint16_t>(halves.v[i / 2] >> (16 * (i % 2))));
-  return out;
-}
 
 /// Brings kRows rows of dim values from number `first` on to shared memory, in the background; those from
 /// `end` on become zero, or stay what they are.

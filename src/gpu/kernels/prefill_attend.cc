@@ -1,3 +1,4 @@
+// Heads of a prompt's tokens, and their attention with keys and values in F32.
 #include "gpu/kernels/prefill_attend.h"
 
 #include "gpu/kernels/attend_parts.h"
@@ -8,8 +9,8 @@ struct PrefillHeads::Shared {
   float head[kBlockWarps][AttendSizes::kMaxHeadDim];
 };
 
-template <typename T>
-struct PrefillAttend<T>::Shared {
+template <>
+struct PrefillAttend<float>::Shared {
   float weights[kBlockWarps][AttendSizes::kTile][kQueries / kBlockWarps];  // scores, then their exponentials
 };
 
@@ -56,8 +57,8 @@ RL_RUN void PrefillHeads::run(const Params& p, Shared& shared) {
   }
 }
 
-template <typename T>
-RL_RUN void PrefillAttend<T>::run(const Params& p, Shared& shared) {
+template <>
+RL_RUN void PrefillAttend<float>::run(const Params& p, Shared& shared) {
   constexpr int kTile = AttendSizes::kTile;
   constexpr int kRows = kQueries / kBlockWarps;                             // queries of a warp
   constexpr int kWords = AttendSizes::kMaxHeadDim / (4 * simt::kWarpSize);  // of four dimensions, of a thread
@@ -76,9 +77,9 @@ RL_RUN void PrefillAttend<T>::run(const Params& p, Shared& shared) {
   float* q = simt::dynamic_shared<float>();                            // [kQueries][q_stride]
   auto* keys = reinterpret_cast<std::byte*>(q + kQueries * q_stride);  // [kTile] rows
   std::byte* values = keys + kTile * kv_stride;
-  const T* all_keys =
+  const float* all_keys =
       p.keys + static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
-  const T* all_values =
+  const float* all_values =
       p.values + static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
   const int end = p.position + first_token + n_tokens;  // of the positions
   fetch_rows<AttendSizes::kTile, true>(all_keys, 0, end, dim, kv_stride, keys);
@@ -119,8 +120,8 @@ RL_RUN void PrefillAttend<T>::run(const Params& p, Shared& shared) {
     // Scores: a thread has four queries and two positions.
     const int row = lane / 16 * 4, position = lane % 16;
     const float* query = q + (kRows * warp + row) * q_stride;
-    const T* key[2] = {reinterpret_cast<const T*>(keys + position * kv_stride),
-                       reinterpret_cast<const T*>(keys + (position + 16) * kv_stride)};
+    const float* key[2] = {reinterpret_cast<const float*>(keys + position * kv_stride),
+                       reinterpret_cast<const float*>(keys + (position + 16) * kv_stride)};
     simt::F32x4 score[4][2];  // four chains each
     RL_UNROLL
     for (int r = 0; r < 4; ++r) score[r][0] = score[r][1] = {};
@@ -174,7 +175,7 @@ RL_RUN void PrefillAttend<T>::run(const Params& p, Shared& shared) {
       simt::F32x4 weight[kRows / 4];
       RL_UNROLL
       for (int r = 0; r < kRows / 4; ++r) weight[r] = four_values(&shared.weights[warp][i][4 * r]);
-      const T* value = reinterpret_cast<const T*>(values + i * kv_stride);
+      const float* value = reinterpret_cast<const float*>(values + i * kv_stride);
       RL_UNROLL
       for (int w = 0; w < kWords; ++w) {
         const int d = 4 * (lane + w * simt::kWarpSize);

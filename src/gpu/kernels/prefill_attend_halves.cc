@@ -30,6 +30,7 @@ struct PrefillAttend<uint16_t>::Shared {
 template <>
 RL_RUN void PrefillAttend<uint16_t>::run(const Params& p, Shared& shared) {
   constexpr int kPieces = AttendSizes::kMaxHeadDim / AttendHalves::kRows;  // of 16 dimensions
+  constexpr int kTogether = AttendHalves::kTogether;
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   const int dim = p.head_dim, stride = AttendHalves::stride(dim), row_bytes = row_stride(dim);
   const int kv_head = static_cast<int>(simt::block_index().y);
@@ -96,32 +97,48 @@ RL_RUN void PrefillAttend<uint16_t>::run(const Params& p, Shared& shared) {
     fetch(p.values, first, end, values);
     simt::copy_commit();
 
+    float score[kTile / AttendHalves::kRows][4];
+    score_positions(keys, high + first_query * stride, low + first_query * stride, stride, dim, score);
     RL_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int position = AttendHalves::kRows * half;
-      float score[4];
-      score_positions(keys + position * stride, high + first_query * stride, low + first_query * stride, stride, dim,
-                      score);
+    for (int t = 0; t < kTile / AttendHalves::kRows; ++t) {
       RL_UNROLL
-      for (int i = 0; i < 4; ++i) own.score[pair + i % 2][position + group + 8 * (i / 2)] = score[i];
+      for (int i = 0; i < 4; ++i)
+        own.score[pair + i % 2][AttendHalves::kRows * t + group + 8 * (i / 2)] = score[t][i];
     }
     simt::sync_warp();
+    // Softmax, the eight queries side by side: each alone is a chain of shuffles.
+    float weight[kOfWarp], here[kOfWarp], of_tile[kOfWarp];
+    RL_UNROLL
+    for (int r = 0; r < kOfWarp; ++r)
+      here[r] = weight[r] = first + lane < n_positions[r] ? own.score[r][lane] : kNoScore;
+    RL_UNROLL
+    for (int mask = simt::kWarpSize / 2; mask > 0; mask /= 2) {
+      RL_UNROLL
+      for (int r = 0; r < kOfWarp; ++r) {
+        const float other = simt::shuffle_xor(here[r], mask);
+        here[r] = here[r] < other ? other : here[r];
+      }
+    }
     RL_UNROLL
     for (int r = 0; r < kOfWarp; ++r) {
-      float weight = 0, rescale = 1;
-      if (first < n_positions[r]) {  // the same for all threads of the warp
-        const float score = first + lane < n_positions[r] ? own.score[r][lane] : kNoScore;
-        const float here = simt::warp_max(score), before = max[r];
-        max[r] = before < here ? here : before;
-        weight = simt::exp(score - max[r]);
-        rescale = simt::exp(before - max[r]);
-        sum[r] = sum[r] * rescale + simt::warp_sum(weight);
-      }
-      const TwoHalves halves = split(weight);
+      const bool there = first < n_positions[r];  // the same for all threads of the warp
+      const float before = max[r];
+      max[r] = there && before < here[r] ? here[r] : before;
+      const float rescale = there ? simt::exp(before - max[r]) : 1;
+      of_tile[r] = weight[r] = there ? simt::exp(weight[r] - max[r]) : 0;
+      sum[r] *= rescale;
+      const TwoHalves halves = split(weight[r]);
       own.high[r][lane] = halves.high;
       own.low[r][lane] = halves.low;
       if (lane == 0) own.rescale[r] = rescale;
     }
+    RL_UNROLL
+    for (int mask = simt::kWarpSize / 2; mask > 0; mask /= 2) {
+      RL_UNROLL
+      for (int r = 0; r < kOfWarp; ++r) of_tile[r] += simt::shuffle_xor(of_tile[r], mask);
+    }
+    RL_UNROLL
+    for (int r = 0; r < kOfWarp; ++r) sum[r] += of_tile[r];
     simt::sync_block();  // the keys have been used
     if (first + kTile < end) fetch(p.keys, first + kTile, end, keys);
     simt::copy_commit();
@@ -132,11 +149,14 @@ RL_RUN void PrefillAttend<uint16_t>::run(const Params& p, Shared& shared) {
     weights.load(own.high[0], own.low[0], kWeightStride, 0);
     const float rescale[2] = {own.rescale[pair], own.rescale[pair + 1]};
     RL_UNROLL
-    for (int m = 0; m < kPieces; ++m) {
+    for (int m = 0; m < kPieces; m += kTogether) {
       if (AttendHalves::kRows * m >= dim) break;
       RL_UNROLL
-      for (int i = 0; i < 4; ++i) part[m][i] *= rescale[i % 2];
-      add_values(values, stride, AttendHalves::kRows * m, weights, part[m]);
+      for (int j = m; j < m + kTogether; ++j) {
+        RL_UNROLL
+        for (int i = 0; i < 4; ++i) part[j][i] *= rescale[i % 2];
+      }
+      add_values<kTogether>(values, stride, AttendHalves::kRows * m, weights, part + m);
     }
 
     uint32_t ending = 0;  // a bit for each query, the same for all threads of the warp
