@@ -35,8 +35,11 @@ RL_RUN void PrefillFloats<T, kStep>::run(const Params& p, Shared& shared) {
     data += p.tokens.slot_bytes * static_cast<uint64_t>(tile.expert - p.tokens.first_expert);
   const auto* weights = reinterpret_cast<const Value*>(data + p.w.planes.plane[0]);
   const int cols = p.w.planes.cols, rows = p.w.planes.rows;
-  float* w = simt::dynamic_shared<float>();  // [kRows][kStride]
-  float* x = w + kRows * kStride;            // [n_tokens][kStride]
+  const int place_size = (kRows + n_tokens) * kStride;
+  const auto rows_at = [&](int place) {
+    return simt::dynamic_shared<float>() + place * place_size;
+  };                                                                                   // [kRows][kStride]
+  const auto inputs_at = [&](int place) { return rows_at(place) + kRows * kStride; };  // [n_tokens][kStride]
   simt::sync_block();
 
   const int lane = simt::lane_index() % p.lanes, groups = simt::kWarpSize / p.lanes;
@@ -51,7 +54,8 @@ RL_RUN void PrefillFloats<T, kStep>::run(const Params& p, Shared& shared) {
   }
   // Rows of whole 16 bytes come by copies in the background, others value by value.
   const bool whole = cols % 8 == 0;
-  for (int first = 0; first < cols; first += kSlab) {
+  const auto fill = [&](int first, int place) {
+    float *w = rows_at(place), *x = inputs_at(place);
     const int end = cols - first < kSlab ? cols - first : kSlab;
     const auto row_of = [&](int r) {
       const int row = first_row + r < rows ? first_row + r : rows - 1;  // those behind the last: anything
@@ -91,8 +95,15 @@ RL_RUN void PrefillFloats<T, kStep>::run(const Params& p, Shared& shared) {
         w[i / kSlab * kStride + i % kSlab] = value;
       }
     }
+  };
+  fill(0, 0);
+  for (int first = 0, place = 0; first < cols; first += kSlab) {
     simt::copy_wait<0>();
     simt::sync_block();
+    const bool more = first + kSlab < cols;
+    if (kPlaces == 2 && more) fill(first + kSlab, 1 - place);
+    const float *w = rows_at(place), *x = inputs_at(place);
+    const int end = cols - first < kSlab ? cols - first : kSlab;
     if (active) {
       for (int at = lane * kStep; at < end; at += p.lanes * kStep) {
         RL_UNROLL
@@ -130,7 +141,12 @@ RL_RUN void PrefillFloats<T, kStep>::run(const Params& p, Shared& shared) {
         }
       }
     }
-    simt::sync_block();
+    if (kPlaces == 2) {
+      place = 1 - place;
+    } else if (more) {
+      simt::sync_block();
+      fill(first + kSlab, 0);
+    }
   }
 
   RL_UNROLL

@@ -25,7 +25,10 @@ struct PrefillFloats {
   static constexpr int kRows = 32;  ///< of the weights, for a block
   static constexpr int kRowsOfThread = 8;
   static constexpr int kTokensOfThread = 8;
-  static constexpr int kSlab = 256;  ///< values of a row in shared memory at a time
+  /// Values of a row in shared memory at a time, a multiple of 32 kStep. Those of F32 come in the background:
+  /// the next ones while these are multiplied.
+  static constexpr int kSlab = T == quant::Type::F32 ? 128 : 256;
+  static constexpr int kPlaces = T == quant::Type::F32 ? 2 : 1;
   static constexpr int kStride = kSlab + 4;
   using Params = PrefillFloatsParams;
   struct Shared;
@@ -41,7 +44,7 @@ struct PrefillFloats {
     return static_cast<uint32_t>(kTileTokens / tokens_of_block(lanes));
   }
   static size_t shared_bytes(int lanes) {
-    return sizeof(float) * kStride * static_cast<size_t>(kRows + tokens_of_block(lanes));
+    return sizeof(float) * kPlaces * kStride * static_cast<size_t>(kRows + tokens_of_block(lanes));
   }
 };
 
