@@ -461,8 +461,8 @@ inline void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t 
                           [](uint32_t bits) { return bf16_to_f32(static_cast<uint16_t>(bits)); });
 }
 
-/// A warp's four 8x8 matrices of 16-bit values in shared memory: words[m] gets what get(rows, lane) makes of the
-/// eight rows of matrix m.
+/// A warp's four 8x8 matrices of 16-bit values in shared memory: words[m] gets what get(rows, lane) makes of
+/// the eight rows of matrix m.
 template <typename Get>
 inline void load_four_matrices(const char* what, const char* file, int line, uint32_t (&words)[4],
                                const void* row, Get /*get*/) {
@@ -482,22 +482,22 @@ inline void load_four_matrices(const char* what, const char* file, int line, uin
       },
       &operand);
 }
-/// Thread i gives the address of a 16-byte row (row i % 8 of matrix i / 8) and gets word lane % 4 of row lane / 4
-/// of each matrix.
+/// Thread i gives the address of a 16-byte row (row i % 8 of matrix i / 8) and gets word lane % 4 of row lane
+/// / 4 of each matrix.
 inline void load_matrices(uint32_t (&words)[4], const void* row, RL_PLACE) {
-  load_four_matrices("load_matrices", file, line, words, row, [](const uint16_t (&rows)[8][8], int lane) {
+  load_four_matrices("load_matrices", file, line, words, row, [](const uint16_t(&rows)[8][8], int lane) {
     const uint16_t* pair = &rows[lane / 4][2 * (lane % 4)];
     return static_cast<uint32_t>(pair[0]) | static_cast<uint32_t>(pair[1]) << 16;
   });
 }
 /// The same of each matrix's transpose.
 inline void load_matrices_transposed(uint32_t (&words)[4], const void* row, RL_PLACE) {
-  load_four_matrices("load_matrices_transposed", file, line, words, row,
-                     [](const uint16_t (&rows)[8][8], int lane) {
-                       const int first = 2 * (lane % 4), column = lane / 4;
-                       return static_cast<uint32_t>(rows[first][column]) |
-                              static_cast<uint32_t>(rows[first + 1][column]) << 16;
-                     });
+  load_four_matrices(
+      "load_matrices_transposed", file, line, words, row, [](const uint16_t(&rows)[8][8], int lane) {
+        const int first = 2 * (lane % 4), column = lane / 4;
+        return static_cast<uint32_t>(rows[first][column]) | static_cast<uint32_t>(rows[first + 1][column])
+                                                                << 16;
+      });
 }
 
 #undef RL_PLACE

@@ -57,9 +57,9 @@ RL_RUN void Attend<float>::run(const Params& p, Shared& shared) {
   std::byte* values = keys + kStage * row;                          // [kStage] rows
   const size_t cache =
       static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
-  fetch_rows<kStage, false>(p.keys + cache, begin, fetch_end, dim, row, keys);
+  fetch_rows<kStage>(p.keys + cache, begin, fetch_end, fetch_end, dim, row, keys);
   simt::copy_commit();
-  fetch_rows<kStage, false>(p.values + cache, begin, fetch_end, dim, row, values);
+  fetch_rows<kStage>(p.values + cache, begin, fetch_end, fetch_end, dim, row, values);
   simt::copy_commit();
   for (int g = warp; g < p.group + (has_own ? 1 : 0); g += kBlockWarps) {
     const bool is_q = g < p.group;
@@ -121,7 +121,7 @@ RL_RUN void Attend<float>::run(const Params& p, Shared& shared) {
     }
     simt::sync_block();  // the scores are there, the keys have been used
     if (first + kStage < fetch_end)
-      fetch_rows<kStage, false>(p.keys + cache, first + kStage, fetch_end, dim, row, keys);
+      fetch_rows<kStage>(p.keys + cache, first + kStage, fetch_end, fetch_end, dim, row, keys);
     simt::copy_commit();
 
     RL_UNROLL
@@ -168,7 +168,7 @@ RL_RUN void Attend<float>::run(const Params& p, Shared& shared) {
     }
     simt::sync_block();  // the values have been used
     if (first + kStage < fetch_end)
-      fetch_rows<kStage, false>(p.values + cache, first + kStage, fetch_end, dim, row, values);
+      fetch_rows<kStage>(p.values + cache, first + kStage, fetch_end, fetch_end, dim, row, values);
     simt::copy_commit();
   }
 

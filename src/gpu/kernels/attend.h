@@ -35,7 +35,8 @@ struct AttendHalves {
   static constexpr int kRows = 16;    ///< positions, or dimensions, of a product's first operand
   static constexpr int kDepth = 32;   ///< dimensions, or positions, that one load has of the second operand
 
-  static constexpr int kTogether = 4;  ///< pieces of 16 dimensions, whose sums over values are under way together
+  static constexpr int kTogether =
+      4;  ///< pieces of 16 dimensions, whose sums over values are under way together
 
   /// What dimensions are filled up to with zeros.
   static RL_HOST_DEVICE int padded(int head_dim) {
@@ -43,7 +44,8 @@ struct AttendHalves {
     static_assert(kWhole % kDepth == 0);
     return (head_dim + kWhole - 1) / kWhole * kWhole;
   }
-  /// Halves from one row of queries, keys or values in shared memory to the next: rows start in different banks.
+  /// Halves from one row of queries, keys or values in shared memory to the next: rows start in different
+  /// banks.
   static RL_HOST_DEVICE int stride(int head_dim) { return padded(head_dim) + 8; }
 };
 
@@ -85,7 +87,8 @@ struct Attend {
   RL_HOST_DEVICE static int q_stride(int head_dim) { return head_dim + 4; }
   static size_t dynamic_shared(int group, int head_dim) {
     constexpr int kQueries = AttendHalves::kQueries;
-    const int halves = sizeof(T) == 2 ? 2 * ((group + kQueries - 1) / kQueries * kQueries) : 0;  // rows of queries
+    const int halves =
+        sizeof(T) == 2 ? 2 * ((group + kQueries - 1) / kQueries * kQueries) : 0;  // rows of queries
     return sizeof(float) * static_cast<size_t>((group + 1) * q_stride(head_dim)) +
            static_cast<size_t>((halves + 2 * kStage) * row_stride(head_dim));
   }

@@ -1,14 +1,16 @@
 // Attention of one token with keys and values in binary16.
-#include "gpu/kernels/attend.h"
 #include "gpu/kernels/attend_halves.h"
+#include "gpu/kernels/attend.h"
 
 namespace redlite::gpu {
 
 namespace {
 
 using Kernel = Attend<uint16_t>;
-constexpr int kMaxGroup = AttendSizes::kMaxGroup, kQueries = AttendHalves::kQueries, kRows = AttendHalves::kRows;
-constexpr int kScoreStride = Kernel::kStage + 4, kWeightStride = Kernel::kStage + 8;  // few rows meet in a bank
+constexpr int kMaxGroup = AttendSizes::kMaxGroup, kQueries = AttendHalves::kQueries,
+              kRows = AttendHalves::kRows;
+constexpr int kScoreStride = Kernel::kStage + 4,
+              kWeightStride = Kernel::kStage + 8;  // few rows meet in a bank
 
 }  // namespace
 
@@ -22,9 +24,9 @@ struct Attend<uint16_t>::Shared {
 template <>
 RL_RUN void Attend<uint16_t>::run(const Params& p, Shared& shared) {
   constexpr int kTile = AttendSizes::kTile;
-  constexpr int kHeadsOfWarp = kMaxGroup / kBlockWarps;                           // whose softmax it computes
-  constexpr int kEights = kMaxGroup / kQueries;                                   // of heads, at most
-  constexpr int kPieces = AttendSizes::kMaxHeadDim / (kRows * kBlockWarps);       // of 16 dimensions, of a warp
+  constexpr int kHeadsOfWarp = kMaxGroup / kBlockWarps;                      // whose softmax it computes
+  constexpr int kEights = kMaxGroup / kQueries;                              // of heads, at most
+  constexpr int kPieces = AttendSizes::kMaxHeadDim / (kRows * kBlockWarps);  // of 16 dimensions, of a warp
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   const int kv_head = static_cast<int>(simt::block_index().x), part = static_cast<int>(simt::block_index().y);
   const int max_parts = static_cast<int>(simt::grid_size().y);
@@ -40,18 +42,21 @@ RL_RUN void Attend<uint16_t>::run(const Params& p, Shared& shared) {
   const bool has_own = end == n_positions;
   const int fetch_end = has_own ? end - 1 : end;
 
-  const int dim = p.head_dim, q_row = q_stride(dim), stride = AttendHalves::stride(dim), row = row_stride(dim);
+  const int dim = p.head_dim, q_row = q_stride(dim), stride = AttendHalves::stride(dim),
+            row = row_stride(dim);
   const int eights = (p.group + kQueries - 1) / kQueries;
-  auto* const high = simt::dynamic_shared<uint16_t>();                // [8 eights][stride]
-  uint16_t* const low = high + kQueries * eights * stride;            // [8 eights][stride]
-  uint16_t* const keys = low + kQueries * eights * stride;            // [kStage][stride]
-  uint16_t* const values = keys + kStage * stride;                    // [kStage][stride]
+  auto* const high = simt::dynamic_shared<uint16_t>();                  // [8 eights][stride]
+  uint16_t* const low = high + kQueries * eights * stride;              // [8 eights][stride]
+  uint16_t* const keys = low + kQueries * eights * stride;              // [kStage][stride]
+  uint16_t* const values = keys + kStage * stride;                      // [kStage][stride]
   float* const q = reinterpret_cast<float*>(values + kStage * stride);  // [group][q_row]
-  float* const own_key = q + p.group * q_row;                         // [dim]
+  float* const own_key = q + p.group * q_row;                           // [dim]
   const size_t cache =
       static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
   const auto fetch = [&](const uint16_t* from, int first, uint16_t* to) {
-    fetch_rows<kStage, true>(from + cache, first, fetch_end, dim, row, reinterpret_cast<std::byte*>(to));
+    const int whole_tiles = first + (end - first + kTile - 1) / kTile * kTile;
+    fetch_rows<kStage>(from + cache, first, fetch_end, whole_tiles, dim, row,
+                       reinterpret_cast<std::byte*>(to));
   };
   fetch(p.keys, begin, keys);
   simt::copy_commit();
@@ -78,8 +83,8 @@ RL_RUN void Attend<uint16_t>::run(const Params& p, Shared& shared) {
     max[j] = kNoScore;
     total[j] = 0;
   }
-  // Of values a thread has dimensions dim_of(m) + lane / 4 and eight behind that, of heads 8 e + 2 (lane % 4) and the
-  // next.
+  // Of values a thread has dimensions dim_of(m) + lane / 4 and eight behind that, of heads 8 e + 2 (lane % 4)
+  // and the next.
   const int group = lane / 4, pair = 2 * (lane % 4);
   const auto dim_of = [&](int m) { return kRows * (kPieces * warp + m); };
   float sum[kEights][kPieces][4];
@@ -112,8 +117,8 @@ RL_RUN void Attend<uint16_t>::run(const Params& p, Shared& shared) {
     const int position = kRows * (warp % (kStage / kRows)), first_head = kQueries * (warp / (kStage / kRows));
     if (position < n && first_head < p.group) {
       float score[1][4];
-      score_positions(keys + position * stride, high + first_head * stride, low + first_head * stride, stride, dim,
-                      score);
+      score_positions(keys + position * stride, high + first_head * stride, low + first_head * stride, stride,
+                      dim, score);
       RL_UNROLL
       for (int i = 0; i < 4; ++i)
         shared.score[first_head + pair + i % 2][position + group + 8 * (i / 2)] = score[0][i];

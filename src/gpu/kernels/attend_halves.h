@@ -4,10 +4,10 @@
 
 /// Attention with keys and values in binary16, on tensor cores, for one token and for many; for kernels only.
 ///
-/// What they are multiplied with are floats: each goes in as two halves, whose sum differs from it by 2^-22 of
-/// it at most. A score is a sum over the high halves and one over the low ones, each in the order of dimensions;
-/// a value's sum takes 16 positions at a time, high halves before low ones. So they have the same bits in both
-/// kernels, for which keys and values always are the first operand of simt::multiply_f16().
+/// What they are multiplied with are floats: each goes in as two halves, whose sum differs from it by 2^-22
+/// of it at most. A score is a sum over the high halves and one over the low ones, each in the order of
+/// dimensions; a value's sum takes 16 positions at a time, high halves before low ones. So they have the same
+/// bits in both kernels, for which keys and values always are the first operand of simt::multiply_f16().
 namespace redlite::gpu {
 
 struct TwoHalves {
@@ -25,11 +25,11 @@ RL_DEVICE inline const uint16_t* operand_row(const uint16_t* rows, int stride, i
   return rows + lane % 8 * stride + column + 8 * (lane / 8);
 }
 
-/// Scores of kTiles times 16 positions, whose keys lie `stride` halves apart, with eight queries in two halves each:
-/// score[t][i] of position 16 t + lane / 4 + 8 (i / 2) and query 2 (lane % 4) + i % 2.
+/// Scores of kTiles times 16 positions, whose keys lie `stride` halves apart, with eight queries in two
+/// halves each: score[t][i] of position 16 t + lane / 4 + 8 (i / 2) and query 2 (lane % 4) + i % 2.
 template <int kTiles>
-RL_DEVICE inline void score_positions(const uint16_t* keys, const uint16_t* high, const uint16_t* low, int stride,
-                                      int dim, float (&score)[kTiles][4]) {
+RL_DEVICE inline void score_positions(const uint16_t* keys, const uint16_t* high, const uint16_t* low,
+                                      int stride, int dim, float (&score)[kTiles][4]) {
   const int lane = simt::lane_index();
   const uint16_t* key = keys + lane % 16 * stride + 8 * (lane / 16);
   // Every second 16 dimensions have sums of their own: a product waits for the one before it.
@@ -42,7 +42,8 @@ RL_DEVICE inline void score_positions(const uint16_t* keys, const uint16_t* high
     RL_UNROLL
     for (int t = 0; t < kTiles; ++t) {
       RL_UNROLL
-      for (int i = 0; i < 2; ++i) simt::load_matrices(k[t][i], key + AttendHalves::kRows * t * stride + at + 16 * i);
+      for (int i = 0; i < 2; ++i)
+        simt::load_matrices(k[t][i], key + AttendHalves::kRows * t * stride + at + 16 * i);
     }
     RL_UNROLL
     for (int t = 0; t < kTiles; ++t) {
@@ -72,8 +73,8 @@ struct TileWeights {
   }
 };
 
-/// Adds the weighted values of 32 positions, which lie `stride` halves apart, for kPieces times 16 dimensions from
-/// `dim` on: sum[m][i] of dimension dim + 16 m + lane / 4 + 8 (i / 2) and query 2 (lane % 4) + i % 2.
+/// Adds the weighted values of 32 positions, which lie `stride` halves apart, for kPieces times 16 dimensions
+/// from `dim` on: sum[m][i] of dimension dim + 16 m + lane / 4 + 8 (i / 2) and query 2 (lane % 4) + i % 2.
 template <int kPieces>
 RL_DEVICE inline void add_values(const uint16_t* values, int stride, int dim, const TileWeights& weights,
                                  float (*sum)[4]) {
@@ -97,7 +98,8 @@ RL_DEVICE inline void add_values(const uint16_t* values, int stride, int dim, co
 /// Zeros behind a head's dimensions in rows of shared memory, where no copy comes.
 RL_DEVICE inline void pad_rows(uint16_t* rows, int n, int dim) {
   const int stride = AttendHalves::stride(dim), pad = AttendHalves::padded(dim) - dim;
-  for (int i = simt::thread_index(); i < n * pad; i += kBlockThreads) rows[i / pad * stride + dim + i % pad] = 0;
+  for (int i = simt::thread_index(); i < n * pad; i += kBlockThreads)
+    rows[i / pad * stride + dim + i % pad] = 0;
 }
 
 }  // namespace redlite::gpu

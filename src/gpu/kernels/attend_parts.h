@@ -36,20 +36,21 @@ RL_DEVICE inline simt::F32x4 four_values(const float* from) {
   return *reinterpret_cast<const simt::F32x4*>(from);
 }
 
-/// Brings kRows rows of dim values from number `first` on to shared memory, in the background; those from
-/// `end` on become zero, or stay what they are.
-template <int kRows, bool kZero, typename T>
-RL_DEVICE inline void fetch_rows(const T* rows, int first, int end, int dim, int row_stride, std::byte* to) {
+/// Brings rows [first, end) of dim values to shared memory, in the background, at most kRows of them; rows
+/// from there to `zero_end` become zero.
+template <int kRows, typename T>
+RL_DEVICE inline void fetch_rows(const T* rows, int first, int end, int zero_end, int dim, int row_stride,
+                                 std::byte* to) {
   const int bytes = dim * static_cast<int>(sizeof(T)), piece = bytes % 16 == 0 ? 16 : 4,
             pieces = bytes / piece;
-  const int n = kZero || end - first > kRows ? kRows : end - first;
+  const int n = zero_end - first > kRows ? kRows : zero_end - first;
   for (int i = simt::thread_index(); i < n * pieces; i += kBlockThreads) {
     const int row = i / pieces, at = i % pieces * piece;
     std::byte* target = to + row * row_stride + at;
     const std::byte* source = reinterpret_cast<const std::byte*>(rows + static_cast<size_t>(first + row) *
                                                                             static_cast<size_t>(dim)) +
                               at;
-    if (kZero && first + row >= end) {
+    if (first + row >= end) {
       for (int word = 0; word < piece / 4; ++word) reinterpret_cast<uint32_t*>(target)[word] = 0;
     } else if (piece == 16) {
       simt::copy_async16(target, source);

@@ -82,7 +82,7 @@ RL_RUN void PrefillAttend<float>::run(const Params& p, Shared& shared) {
   const float* all_values =
       p.values + static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
   const int end = p.position + first_token + n_tokens;  // of the positions
-  fetch_rows<AttendSizes::kTile, true>(all_keys, 0, end, dim, kv_stride, keys);
+  fetch_rows<kTile>(all_keys, 0, end, kTile, dim, kv_stride, keys);
   simt::copy_commit();
   for (int i = thread; i < kQueries * dim; i += kBlockThreads) {
     const int query = i / dim, d = i % dim;
@@ -114,14 +114,14 @@ RL_RUN void PrefillAttend<float>::run(const Params& p, Shared& shared) {
   for (int first = 0; first < end; first += kTile) {
     simt::copy_wait<0>();
     simt::sync_block();
-    fetch_rows<AttendSizes::kTile, true>(all_values, first, end, dim, kv_stride, values);
+    fetch_rows<kTile>(all_values, first, end, first + kTile, dim, kv_stride, values);
     simt::copy_commit();
 
     // Scores: a thread has four queries and two positions.
     const int row = lane / 16 * 4, position = lane % 16;
     const float* query = q + (kRows * warp + row) * q_stride;
     const float* key[2] = {reinterpret_cast<const float*>(keys + position * kv_stride),
-                       reinterpret_cast<const float*>(keys + (position + 16) * kv_stride)};
+                           reinterpret_cast<const float*>(keys + (position + 16) * kv_stride)};
     simt::F32x4 score[4][2];  // four chains each
     RL_UNROLL
     for (int r = 0; r < 4; ++r) score[r][0] = score[r][1] = {};
@@ -166,7 +166,7 @@ RL_RUN void PrefillAttend<float>::run(const Params& p, Shared& shared) {
     }
     simt::sync_block();  // the keys have been used
     if (first + kTile < end)
-      fetch_rows<AttendSizes::kTile, true>(all_keys, first + kTile, end, dim, kv_stride, keys);
+      fetch_rows<kTile>(all_keys, first + kTile, end, first + 2 * kTile, dim, kv_stride, keys);
     simt::copy_commit();
     simt::copy_wait<1>();
     simt::sync_block();  // the values are there

@@ -50,7 +50,7 @@ RL_RUN void PrefillAttend<uint16_t>::run(const Params& p, Shared& shared) {
   const auto fetch = [&](const uint16_t* from, int first, int end, uint16_t* to) {
     const uint16_t* rows =
         from + static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
-    fetch_rows<kTile, true>(rows, first, end, dim, row_bytes, reinterpret_cast<std::byte*>(to));
+    fetch_rows<kTile>(rows, first, end, first + kTile, dim, row_bytes, reinterpret_cast<std::byte*>(to));
   };
   const int end = p.position + first_token + n_tokens;  // of the positions
   fetch(p.keys, 0, end, keys);
@@ -70,8 +70,8 @@ RL_RUN void PrefillAttend<uint16_t>::run(const Params& p, Shared& shared) {
     low[query * stride + d] = halves.low;
   }
 
-  // A warp has eight queries; query 8 warp + r: its part so far, and the parts before it. Of sums over values a thread
-  // has dimensions 16 m + lane / 4 and eight behind that, of queries 2 (lane % 4) and the next.
+  // A warp has eight queries; query 8 warp + r: its part so far, and the parts before it. Of sums over values
+  // a thread has dimensions 16 m + lane / 4 and eight behind that, of queries 2 (lane % 4) and the next.
   OfWarp& own = shared.warps[warp];
   const int first_query = kOfWarp * warp, group = lane / 4, pair = 2 * (lane % 4);
   float max[kOfWarp], sum[kOfWarp], all_max[kOfWarp], total[kOfWarp];
