@@ -29,7 +29,7 @@ struct Passed {
 };
 
 /// Called by the side that has just come to run.
-void arrive(const fc::transfer_t& transfer, [[maybe_unused]] Fiber* self) {
+REDLITE_NO_ASAN void arrive(const fc::transfer_t& transfer, [[maybe_unused]] Fiber* self) {
   const auto* passed = static_cast<const Passed*>(transfer.data);
   if (passed->from != nullptr) *passed->from = transfer.fctx;
 #ifdef REDLITE_ASAN
@@ -37,14 +37,15 @@ void arrive(const fc::transfer_t& transfer, [[maybe_unused]] Fiber* self) {
 #endif
 }
 
-void enter(fc::transfer_t transfer) {
+REDLITE_NO_ASAN void enter(fc::transfer_t transfer) {
   void (*entry)() = static_cast<const Passed*>(transfer.data)->entry;
   arrive(transfer, nullptr);
   entry();
   RL_CHECK(false, "a fiber returned");
 }
 
-void jump(void* context, [[maybe_unused]] Fiber* to, Passed passed, [[maybe_unused]] Fiber* from_fiber) {
+REDLITE_NO_ASAN void jump(void* context, [[maybe_unused]] Fiber* to, Passed passed,
+                          [[maybe_unused]] Fiber* from_fiber) {
 #ifdef REDLITE_ASAN
   __sanitizer_start_switch_fiber(passed.from == nullptr ? nullptr : &from_fiber->fake_stack, to->low,
                                  to->size);
@@ -92,25 +93,27 @@ Fiber* FiberPool::take() {
   }
   Fiber* fiber = free_.back();
   free_.pop_back();
-#ifdef REDLITE_ASAN
-  // The frames of whoever used it last were left, not returned from.
-  __asan_unpoison_memory_region(fiber->low, fiber->size);
-#endif
   return fiber;
 }
 
 void FiberPool::reclaim_all() {
   free_.clear();
-  for (const std::unique_ptr<Fiber>& fiber : all_) free_.push_back(fiber.get());
+  for (const std::unique_ptr<Fiber>& fiber : all_) {
+#ifdef REDLITE_ASAN
+    // The frames of whoever used it were left, not returned from.
+    __asan_unpoison_memory_region(fiber->low, fiber->size);
+#endif
+    free_.push_back(fiber.get());
+  }
 }
 
-void start(Fiber* fiber, void (*entry)(), void** from, Fiber* from_fiber) {
+REDLITE_NO_ASAN void start(Fiber* fiber, void (*entry)(), void** from, Fiber* from_fiber) {
   const fc::fcontext_t context =
       fc::make_fcontext(fiber->top, static_cast<size_t>(fiber->top - fiber->low), &enter);
   jump(context, fiber, {from, entry}, from_fiber);
 }
 
-void switch_to(void* context, Fiber* fiber, void** from, Fiber* from_fiber) {
+REDLITE_NO_ASAN void switch_to(void* context, Fiber* fiber, void** from, Fiber* from_fiber) {
   jump(context, fiber, {from, nullptr}, from_fiber);
 }
 

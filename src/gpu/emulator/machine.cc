@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "gpu/emulator/fiber.h"
 #include "gpu/emulator/guarded_memory.h"
+#include "gpu/emulator/sanitizers.h"
 
 namespace redlite::gpu::emulator {
 
@@ -71,12 +72,12 @@ struct Multiprocessor::Impl {
   uint64_t switches = 0;
 
   /// From a fiber (that ends if `from` is nullptr) to the scheduler.
-  void to_scheduler(void** from, Fiber* from_fiber) {
+  REDLITE_NO_ASAN void to_scheduler(void** from, Fiber* from_fiber) {
     ++switches;
     switch_to(scheduler_context, &scheduler, from, from_fiber);
   }
   /// To a thread that waits or has not begun.
-  void to_lane(Lane* to, void** from, Fiber* from_fiber) {
+  REDLITE_NO_ASAN void to_lane(Lane* to, void** from, Fiber* from_fiber) {
     ++switches;
     current_lane = to;
     if (to->context != nullptr) {
@@ -105,8 +106,18 @@ void note_failure(const std::string& message) {
   machine.failure = fmt::format("{}: {}", machine.describe_thread(*current_lane), message);
 }
 
+// Not inlined: the switch of a thread need not make room for their strings.
+[[gnu::noinline]] void note_divergence(const Site& site, const Site& other) {
+  note_failure(
+      fmt::format("is at {} while other threads of its warp wait at {}", describe(site), describe(other)));
+}
+[[gnu::noinline]] void note_return(const Site& site, const Lane& returned) {
+  note_failure(
+      fmt::format("waits at {}, but thread {} of its warp has returned", describe(site), returned.thread));
+}
+
 /// Leaves the fiber for good: nothing on it is unwound, so nothing on it may own memory.
-[[noreturn]] void abandon_launch() {
+[[noreturn]] REDLITE_NO_ASAN void abandon_launch() {
   Lane* lane = current_lane;
   lane->warp->machine->to_scheduler(nullptr, lane->fiber);
   std::abort();  // the scheduler does not come back
@@ -116,7 +127,7 @@ void note_failure(const std::string& message) {
 
 /// A fiber's life: runs a thread, then the next of its warp on the same stack if that has not begun, and ends
 /// where control has to go elsewhere.
-void Multiprocessor::Impl::run_threads() {
+REDLITE_NO_ASAN void Multiprocessor::Impl::run_threads() {
   for (;;) {
     Lane* lane = current_lane;
     Warp& warp = *lane->warp;
@@ -150,8 +161,7 @@ bool Multiprocessor::Impl::gather(const Site& site, void* operand) {
   if (warp.arrived == 0) {
     warp.site = site;
   } else if (!same(site, warp.site)) {
-    note_failure(fmt::format("is at {} while other threads of its warp wait at {}", describe(site),
-                             describe(warp.site)));
+    note_divergence(site, warp.site);
     abandon_launch();
   }
   warp.operands[lane->thread % kWarpSize] = operand;
@@ -161,8 +171,7 @@ bool Multiprocessor::Impl::gather(const Site& site, void* operand) {
   }
   Lane* next = warp.next(lane);
   if (next->returned) {
-    note_failure(
-        fmt::format("waits at {}, but thread {} of its warp has returned", describe(site), next->thread));
+    note_return(site, *next);
     abandon_launch();
   }
   to_lane(next, &lane->context, lane->fiber);
