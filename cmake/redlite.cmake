@@ -39,8 +39,8 @@ function(redlite_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC redlite_flags ${ARG_DEPENDS})
-  # Not the arithmetic: no fuzz target reaches it, and its tests would take longer.
-  if(REDLITE_FUZZ AND NOT name MATCHES "^redlite_(cpu|gpu|synth)")
+  # Not the arithmetic nor what measures: no fuzz target reaches them, and their tests would take longer.
+  if(REDLITE_FUZZ AND NOT name MATCHES "^redlite_(cpu|gpu|machine|synth)")
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
   if(REDLITE_PIC)  # for the shared library and the Python module
