@@ -40,6 +40,7 @@ QuantizedRows Prefill::rows(int n_rows, int n) {
   out.q = arena_.take<uint32_t>(count(n_rows, out.strips, 4));
   out.scale = arena_.take<float>(count(n_rows, out.strips));
   out.sum = arena_.take<float>(count(n_rows, out.strips));
+  out.pair_sum = arena_.take<float>(count(n_rows, out.strips / 2));
   return out;
 }
 

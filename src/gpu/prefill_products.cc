@@ -21,15 +21,15 @@ void launch_floats(const Launcher& launcher, const PrefillFloatsParams& params, 
                      params);
 }
 
-template <int kUnitStrips, bool kHasMin, bool kGrouped>
+template <int kUnitStrips, int kMinStrips, bool kGrouped>
 void launch_kernel(const Launcher& launcher, const PrefillProductParams& params, int n_tiles,
                    bool early_start) {
-  using K = PrefillProduct<kUnitStrips, kHasMin, kGrouped>;
+  using K = PrefillProduct<kUnitStrips, kMinStrips, kGrouped>;
   const size_t books = has_codebook(params.w.type) ? sizeof(Codebooks) : 0;
   launcher.launch<K>(
       {.grid = {K::row_blocks(params.w.planes.rows, params.row_groups), static_cast<uint32_t>(n_tiles)},
        .threads = K::kThreads,
-       .dynamic_shared = 2 * sizeof(PrefillSlab<kHasMin>) + books,
+       .dynamic_shared = 2 * sizeof(PrefillSlab<kMinStrips>) + books,
        .early_start = early_start},
       params);
 }
@@ -37,7 +37,7 @@ void launch_kernel(const Launcher& launcher, const PrefillProductParams& params,
 }  // namespace
 
 bool can_have_row_groups(quant::Type type) {
-  return quant::info(type).block_values >= 64 && !has_min(type);
+  return quant::info(type).block_values >= 64 && min_strips(type) == 0;
 }
 
 PrefillProductParams product_params(const DeviceMatrix& w, const QuantizedRows& x, const TokenTiles& tokens,
@@ -48,7 +48,7 @@ PrefillProductParams product_params(const DeviceMatrix& w, const QuantizedRows& 
   const int slabs = std::max(1, segments * w.lanes * unit_values / kSlabValues);
   // A block begins with the codebooks and a slab for which all wait: with short rows it has several groups of
   // them, as long as there are blocks for every multiprocessor and more.
-  constexpr int kManySlabs = 8, kManyBlocks = 1024, kRows = PrefillProduct<4, false, true>::kRows;
+  constexpr int kManySlabs = 8, kManyBlocks = 1024, kRows = PrefillProduct<4, 0, true>::kRows;
   int row_groups = can_have_row_groups(w.type) ? std::max(1, kManySlabs / slabs) : 1;
   while (row_groups > 1 && w.planes.rows / (row_groups * kRows) * n_tiles < kManyBlocks) row_groups /= 2;
   return {.w = w,
@@ -63,17 +63,20 @@ PrefillProductParams product_params(const DeviceMatrix& w, const QuantizedRows& 
 
 void launch_product(const Launcher& launcher, const PrefillProductParams& params, int n_tiles,
                     bool early_start) {
-  const bool with_min = has_min(params.w.type), of_32 = params.units * 32 == params.w.planes.cols;
-  const auto launch = [&]<int kUnitStrips, bool kHasMin, bool kGrouped>() {
-    launch_kernel<kUnitStrips, kHasMin, kGrouped>(launcher, params, n_tiles, early_start);
+  const bool of_32 = params.units * 32 == params.w.planes.cols;
+  const int mins = min_strips(params.w.type);
+  const auto launch = [&]<int kUnitStrips, int kMinStrips, bool kGrouped>() {
+    launch_kernel<kUnitStrips, kMinStrips, kGrouped>(launcher, params, n_tiles, early_start);
   };
   if (params.row_groups > 1) {
     RL_CHECK(can_have_row_groups(params.w.type), "{} groups of rows", params.row_groups);
-    launch.template operator()<4, false, true>();
+    launch.template operator()<4, 0, true>();
   } else if (of_32) {
-    with_min ? launch.template operator()<2, true, false>() : launch.template operator()<2, false, false>();
+    mins == 2 ? launch.template operator()<2, 2, false>() : launch.template operator()<2, 0, false>();
+  } else if (mins == 1) {
+    launch.template operator()<4, 1, false>();
   } else {
-    with_min ? launch.template operator()<4, true, false>() : launch.template operator()<4, false, false>();
+    mins == 2 ? launch.template operator()<4, 2, false>() : launch.template operator()<4, 0, false>();
   }
 }
 

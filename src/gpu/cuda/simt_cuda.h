@@ -121,6 +121,9 @@ struct alignas(8) U32x2 {
 struct alignas(16) F32x4 {
   float v[4];
 };
+struct alignas(8) F32x2 {
+  float v[2];
+};
 
 template <typename T>
 __device__ inline T load_once(const T* address) {
@@ -271,6 +274,10 @@ __device__ inline T load_shared(SharedAddress address) {
 __device__ inline void copy_async16(void* shared, const void* global) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
+}
+__device__ inline void copy_async8(void* shared, const void* global) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(address), "l"(global) : "memory");
 }
 __device__ inline void copy_async4(void* shared, const void* global) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));

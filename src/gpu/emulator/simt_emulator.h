@@ -195,6 +195,9 @@ struct alignas(8) U32x2 {
 struct alignas(16) F32x4 {
   float v[4];
 };
+struct alignas(8) F32x2 {
+  float v[2];
+};
 
 /// A load of what is read once by the whole grid (weights): not kept in L1. `address` is aligned to T, whose
 /// size is 4, 8 or 16, and nobody writes there while the kernel runs.
@@ -293,7 +296,10 @@ inline T load_shared(SharedAddress address) {
 inline void copy_async16(void* shared, const void* global) {
   std::memcpy(shared, global, 16);
 }
-/// The same for 4 bytes.
+/// The same for 8 bytes and for 4.
+inline void copy_async8(void* shared, const void* global) {
+  std::memcpy(shared, global, 8);
+}
 inline void copy_async4(void* shared, const void* global) {
   std::memcpy(shared, global, 4);
 }

@@ -269,7 +269,7 @@ RL_NOINLINE static RL_DEVICE bool next_chunk(int number, int chunk) {
 }
 
 /// A unit times its activations, added up from 0. A strip: its integer times the weights' scale, rounded,
-/// times the activations' scale.
+/// times the activations' scale. A min: times the sum of the activations of all the strips that share it.
 template <quant::Type T, typename Books>
 RL_DEVICE inline float unit_dot(const Unit<T>& unit, Books books,
                                 const UnitActivations<Unit<T>::kValues>& x) {
@@ -282,7 +282,9 @@ RL_DEVICE inline float unit_dot(const Unit<T>& unit, Books books,
     RL_UNROLL
     for (int j = 0; j < 4; ++j) dot = simt::dot4(w.q[4 * s + j], x.q[s].v[j], dot);
     sum = simt::fma(static_cast<float>(dot) * w.scale[s], x.scale[s], sum);
-    if constexpr (Unit<T>::kHasMin) sum = simt::fma(-w.min[s], x.sum[s], sum);
+    if constexpr (Unit<T>::kMinStrips == 1) sum = simt::fma(-w.min[s], x.sum[s], sum);
+    if constexpr (Unit<T>::kMinStrips == 2)
+      if (s % 2 == 1) sum = simt::fma(-w.min[s], x.sum[s - 1] + x.sum[s], sum);
   }
   return sum;
 }

@@ -43,14 +43,18 @@ RL_DEVICE inline QuantizedWord quantize_word(const simt::F32x4& x) {
   return {packed, scale, scale * static_cast<float>(sum)};
 }
 
+/// Called by whole warps; `there`: false where there is no such word.
 RL_DEVICE inline void store_word(const QuantizedRows& to, size_t row, int word,
-                                 const QuantizedWord& quantized, float factor = 1) {
+                                 const QuantizedWord& quantized, bool there, float factor = 1) {
+  const float sum = quantized.sum * factor, pair_sum = sum + simt::shuffle_xor(sum, 4);
+  if (!there) return;
   const size_t strip = row * static_cast<size_t>(to.strips) + static_cast<size_t>(word / 4);
   to.q[4 * strip + static_cast<size_t>(word % 4)] = quantized.q;
   if (word % 4 == 0) {
     to.scale[strip] = quantized.scale * factor;
-    to.sum[strip] = quantized.sum * factor;
+    to.sum[strip] = sum;
   }
+  if (word % 8 == 0) to.pair_sum[strip / 2] = pair_sum;
 }
 
 }  // namespace
@@ -99,7 +103,7 @@ RL_RUN void PrefillInput::run(const Params& p, Shared& shared) {
     simt::F32x4 v;
     for (int i = 0; i < 4; ++i) v.v[i] = 4 * word + i < in.n ? x[4 * word + i] : 0.0f;
     const QuantizedWord quantized = quantize_word(v);
-    if (word < words) store_word(p.rounded, static_cast<size_t>(token), word, quantized, factor(4 * word));
+    store_word(p.rounded, static_cast<size_t>(token), word, quantized, word < words, factor(4 * word));
   }
 }
 
@@ -132,7 +136,7 @@ RL_RUN void PrefillHidden::run(const Params& p, Shared&) {
       }
     }
     const QuantizedWord quantized = quantize_word(v);
-    if (at < all) store_word(p.rounded, row, word, quantized);
+    store_word(p.rounded, row, word, quantized, at < all);
   }
 }
 

@@ -5,8 +5,8 @@
 
 namespace redlite::gpu {
 
-template <int kUnitStrips, bool kHasMin, bool kGrouped>
-struct PrefillProduct<kUnitStrips, kHasMin, kGrouped>::Shared {
+template <int kUnitStrips, int kMinStrips, bool kGrouped>
+struct PrefillProduct<kUnitStrips, kMinStrips, kGrouped>::Shared {
   PlaneMatrix w;                      // of the tile's expert
   uint32_t first_strip[kTileTokens];  // of each token's activations
   int output_row[kTileTokens];
@@ -24,9 +24,9 @@ constexpr float kIntegerStartValue = 0x3p22f;
 
 /// A quad of strips in shared memory: integers, scales and mins.
 struct QuadPlace {
-  simt::U32x4* q;  // [4]
-  simt::F32x4* scale;
-  simt::F32x4* min;  // where the type has some
+  simt::U32x4* q;      // [4]
+  simt::F32x4* scale;  // where pairs of strips share them: two scales, two mins
+  simt::F32x4* min;    // where each strip has one
 };
 
 /// Unpacks quad number `quad` of one row of the weights, for each thread of the block another one; zeros
@@ -55,21 +55,27 @@ RL_NOINLINE static RL_DEVICE void unpack_quad(const PlaneMatrix& w, int units, i
       RL_UNROLL
       for (int i = 0; i < 4; ++i) words.v[i] = values.q[4 * s + i];
       to.q[h * kStrips + s] = words;
-      scale.v[h * kStrips + s] = values.scale[s];
-      if constexpr (Unit<T>::kHasMin) min.v[h * kStrips + s] = values.min[s];
+      const int strip = h * kStrips + s;
+      if constexpr (Unit<T>::kMinStrips == 2) {
+        if (s % 2 == 0) scale.v[strip / 2] = values.scale[s];
+        if (s % 2 == 0) scale.v[2 + strip / 2] = values.min[s];
+      } else {
+        scale.v[strip] = values.scale[s];
+        if constexpr (Unit<T>::kMinStrips == 1) min.v[strip] = values.min[s];
+      }
     }
   }
   *to.scale = scale;
-  if constexpr (Unit<T>::kHasMin) *to.min = min;
+  if constexpr (Unit<T>::kMinStrips == 1) *to.min = min;
 }
 
 /// The same for the types that a kernel is made for.
-template <quant::Type T, bool kHasMin>
+template <quant::Type T, int kMinStrips>
 RL_DEVICE inline void unpack_if(const PlaneMatrix& w, int units, int row, int quad, const Codebooks* books,
                                 const QuadPlace& to) {
   if constexpr (!takes_floats(T)) {
-    static_assert(Unit<T>::kHasMin == has_min(T));
-    if constexpr (has_min(T) == kHasMin) unpack_quad<T>(w, units, row, quad, books, to);
+    static_assert(Unit<T>::kMinStrips == min_strips(T));
+    if constexpr (min_strips(T) == kMinStrips) unpack_quad<T>(w, units, row, quad, books, to);
   }
 }
 
@@ -83,8 +89,8 @@ class SlabFiller {
   }
 
   /// Brings the tokens' activations, in the background.
-  template <bool kHasMin>
-  RL_DEVICE void fetch(int slab, PrefillSlab<kHasMin>& to) const {
+  template <int kMinStrips>
+  RL_DEVICE void fetch(int slab, PrefillSlab<kMinStrips>& to) const {
     const int thread = simt::thread_index();
     {
       const int strip = thread % kSlabStrips, at = slab * kSlabStrips + strip;
@@ -104,28 +110,29 @@ class SlabFiller {
     const int token = thread / 4, first = 4 * (thread % 4), at = slab * kSlabStrips + first;
     const uint32_t from = first_strip_[token] + static_cast<uint32_t>(at);
     float* scale = &to.x_scale[token][first];
-    float* sum = &to.x_sum[kHasMin ? token : 0][first];
     if (at < p_.x.strips) {
       simt::copy_async16(scale, p_.x.scale + from);
-      if constexpr (kHasMin) simt::copy_async16(sum, p_.x.sum + from);
+      if constexpr (kMinStrips == 1) simt::copy_async16(&to.x_sum[token][first], p_.x.sum + from);
+      if constexpr (kMinStrips == 2) simt::copy_async8(&to.x_sum[token][first / 2], p_.x.pair_sum + from / 2);
     } else {
       *reinterpret_cast<simt::F32x4*>(scale) = {};
-      if constexpr (kHasMin) *reinterpret_cast<simt::F32x4*>(sum) = {};
+      if constexpr (kMinStrips == 1) *reinterpret_cast<simt::F32x4*>(&to.x_sum[token][first]) = {};
+      if constexpr (kMinStrips == 2) *reinterpret_cast<simt::F32x2*>(&to.x_sum[token][first / 2]) = {};
     }
   }
 
   /// Unpacks the weights of the rows that lie `more` behind the first ones.
-  template <bool kHasMin>
-  RL_DEVICE void unpack(int slab, int more, PrefillSlab<kHasMin>& to) const {
+  template <int kMinStrips>
+  RL_DEVICE void unpack(int slab, int more, PrefillSlab<kMinStrips>& to) const {
     const int row = row_ + more < w_.rows ? row_ + more : w_.rows - 1;
     const int in_block = simt::thread_index() / 4, quad = simt::thread_index() % 4;
     const QuadPlace place{reinterpret_cast<simt::U32x4*>(to.w[in_block] + 64 * quad),
                           reinterpret_cast<simt::F32x4*>(&to.w_scale[in_block][4 * quad]),
-                          reinterpret_cast<simt::F32x4*>(&to.w_min[kHasMin ? in_block : 0][4 * quad])};
+                          reinterpret_cast<simt::F32x4*>(&to.w_min[kMinStrips == 1 ? in_block : 0][4 * quad])};
     switch (p_.w.type) {
 #define RL_CASE(T)     \
   case quant::Type::T: \
-    return unpack_if<quant::Type::T, kHasMin>(w_, p_.units, row, 4 * slab + quad, books_, place);
+    return unpack_if<quant::Type::T, kMinStrips>(w_, p_.units, row, 4 * slab + quad, books_, place);
       RL_FOR_EACH_TYPE(RL_CASE)
 #undef RL_CASE
     }
@@ -158,8 +165,8 @@ RL_DEVICE inline void add(Sums& to, const Sums& other) {
 /// Adds strips [kFirst, kEnd) of a quad to the sums. `row`: the warp's first row in the slab; its tiles of
 /// tokens are tile, tile + 2, ..., kTilesOfWarp of them: known to the compiler, which then has the loads of
 /// several tiles under way.
-template <int kFirst, int kEnd, int kTilesOfWarp, bool kHasMin>
-RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad, int row, int tile,
+template <int kFirst, int kEnd, int kTilesOfWarp, int kMinStrips>
+RL_DEVICE inline void multiply_strips(const PrefillSlab<kMinStrips>& slab, int quad, int row, int tile,
                                       Sums& sums) {
   const int lane = simt::lane_index(), group = lane / 4, t = lane % 4;
   uint32_t a[2][4];
@@ -168,17 +175,19 @@ RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad
     if (kFirst < 2 * h + 2 && kEnd > 2 * h)
       simt::load_matrices(a[h], &slab.w[row + lane % 16][64 * quad + 32 * h + 16 * (lane / 16)]);
   }
+  constexpr int kShare = kMinStrips == 2 ? 2 : 1;  // strips that share a scale
   simt::F32x4 w_scale[2], w_min[2];
   float start[2][4];  // takes kIntegerStart off again
   RL_UNROLL
   for (int i = 0; i < 2; ++i) {
     w_scale[i] = *reinterpret_cast<const simt::F32x4*>(&slab.w_scale[row + group + 8 * i][4 * quad]);
-    if constexpr (!kHasMin) {
+    if constexpr (kMinStrips != 1) {
       RL_UNROLL
-      for (int s = kFirst; s < kEnd; ++s) start[i][s] = -kIntegerStartValue * w_scale[i].v[s];
-    }
-    if constexpr (kHasMin)
+      for (int s = kFirst / kShare; s < kEnd / kShare; ++s)
+        start[i][s] = -kIntegerStartValue * w_scale[i].v[s];
+    } else {
       w_min[i] = *reinterpret_cast<const simt::F32x4*>(&slab.w_min[row + group + 8 * i][4 * quad]);
+    }
   }
   RL_UNROLL
   for (int j = 0; j < kTilesOfWarp; ++j) {
@@ -186,11 +195,14 @@ RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad
     uint32_t b[4];
     simt::load_matrices(b, &slab.x[first + lane % 8][64 * quad + 16 * (lane / 8)]);
     simt::F32x4 x_scale[2], x_sum[2];
+    simt::F32x2 x_pair_sum[2];
     RL_UNROLL
     for (int i = 0; i < 2; ++i) {
       x_scale[i] = *reinterpret_cast<const simt::F32x4*>(&slab.x_scale[first + 2 * t + i][4 * quad]);
-      if constexpr (kHasMin)
+      if constexpr (kMinStrips == 1)
         x_sum[i] = *reinterpret_cast<const simt::F32x4*>(&slab.x_sum[first + 2 * t + i][4 * quad]);
+      if constexpr (kMinStrips == 2)
+        x_pair_sum[i] = *reinterpret_cast<const simt::F32x2*>(&slab.x_sum[first + 2 * t + i][2 * quad]);
     }
     RL_UNROLL
     for (int s = kFirst; s < kEnd; ++s) {
@@ -200,20 +212,22 @@ RL_DEVICE inline void multiply_strips(const PrefillSlab<kHasMin>& slab, int quad
       for (int i = 0; i < 4; ++i) {
         const float dot = simt::float_of_bits(static_cast<uint32_t>(d[i]));
         float& sum = sums.v[j][i];
-        const float scale = w_scale[i / 2].v[s];
-        // The same bits: where there are mins, registers are too few for `start`.
-        const float scaled =
-            kHasMin ? (dot - kIntegerStartValue) * scale : simt::fma(dot, scale, start[i / 2][s]);
+        const float scale = w_scale[i / 2].v[s / kShare];
+        // The same bits: where each strip has a min, registers are too few for `start`.
+        const float scaled = kMinStrips == 1 ? (dot - kIntegerStartValue) * scale
+                                             : simt::fma(dot, scale, start[i / 2][s / kShare]);
         sum = simt::fma(scaled, x_scale[i % 2].v[s], sum);
-        if constexpr (kHasMin) sum = simt::fma(-w_min[i / 2].v[s], x_sum[i % 2].v[s], sum);
+        if constexpr (kMinStrips == 1) sum = simt::fma(-w_min[i / 2].v[s], x_sum[i % 2].v[s], sum);
+        if constexpr (kMinStrips == 2)
+          if (s % 2 == 1) sum = simt::fma(-w_scale[i / 2].v[2 + s / 2], x_pair_sum[i % 2].v[s / 2], sum);
       }
     }
   }
 }
 
 /// The sum of a slab.
-template <int kUnitStrips, int kTilesOfWarp, bool kHasMin>
-RL_DEVICE inline void multiply_tiles(const PrefillSlab<kHasMin>& slab, int row, int tile, Sums& sums) {
+template <int kUnitStrips, int kTilesOfWarp, int kMinStrips>
+RL_DEVICE inline void multiply_tiles(const PrefillSlab<kMinStrips>& slab, int row, int tile, Sums& sums) {
   // Half a slab is all the code: a longer loop would be fetched anew for each slab.
   RL_UNROLL_BY(1)
   for (int half = 0; half < 2; ++half) {
@@ -244,8 +258,8 @@ RL_DEVICE inline void multiply_tiles(const PrefillSlab<kHasMin>& slab, int row, 
 }
 
 /// The same for n_tiles tiles of tokens.
-template <int kUnitStrips, bool kHasMin>
-RL_DEVICE inline Sums multiply_slab(const PrefillSlab<kHasMin>& slab, int row, int tile, int n_tiles) {
+template <int kUnitStrips, int kMinStrips>
+RL_DEVICE inline Sums multiply_slab(const PrefillSlab<kMinStrips>& slab, int row, int tile, int n_tiles) {
   Sums sums{};
   static_assert(kTiles == 4);
   switch (n_tiles) {
@@ -267,9 +281,9 @@ RL_DEVICE inline Sums multiply_slab(const PrefillSlab<kHasMin>& slab, int row, i
 
 }  // namespace
 
-template <int kUnitStrips, bool kHasMin, bool kGrouped>
-RL_RUN void PrefillProduct<kUnitStrips, kHasMin, kGrouped>::run(const Params& p, Shared& shared) {
-  using Slab = PrefillSlab<kHasMin>;
+template <int kUnitStrips, int kMinStrips, bool kGrouped>
+RL_RUN void PrefillProduct<kUnitStrips, kMinStrips, kGrouped>::run(const Params& p, Shared& shared) {
+  using Slab = PrefillSlab<kMinStrips>;
   const int thread = simt::thread_index(), warp = simt::warp_index(), lane = simt::lane_index();
   const int row_groups = kGrouped ? p.row_groups : 1;
   const int first_row = static_cast<int>(simt::block_index().x) * row_groups * kRows;
@@ -360,10 +374,11 @@ RL_RUN void PrefillProduct<kUnitStrips, kHasMin, kGrouped>::run(const Params& p,
   }
 }
 
-RL_KERNEL(PrefillProduct<2, false, false>);
-RL_KERNEL(PrefillProduct<2, true, false>);
-RL_KERNEL(PrefillProduct<4, false, false>);
-RL_KERNEL(PrefillProduct<4, false, true>);
-RL_KERNEL(PrefillProduct<4, true, false>);
+RL_KERNEL(PrefillProduct<2, 0, false>);
+RL_KERNEL(PrefillProduct<2, 2, false>);
+RL_KERNEL(PrefillProduct<4, 0, false>);
+RL_KERNEL(PrefillProduct<4, 0, true>);
+RL_KERNEL(PrefillProduct<4, 1, false>);
+RL_KERNEL(PrefillProduct<4, 2, false>);
 
 }  // namespace redlite::gpu

@@ -13,14 +13,15 @@ struct QuantizedRows {
   uint32_t* q = nullptr;   ///< [rows][strips][4]: four signed bytes a word
   float* scale = nullptr;  ///< [rows][strips]
   float* sum = nullptr;    ///< [rows][strips]: the scale times the sum of the strip's integers
+  float* pair_sum = nullptr;  ///< [rows][strips / 2]: sums of two of these
   int strips = 0;          ///< of a row, a multiple of 4
 };
 
-/// True for the types whose units have a min for each strip besides the scale (units.h).
-RL_HOST_DEVICE constexpr bool has_min(quant::Type type) {
+/// Strips of a unit that share a min and a scale; 0: the type has no mins (units.h).
+RL_HOST_DEVICE constexpr int min_strips(quant::Type type) {
   using quant::Type;
-  return type == Type::Q2_K || type == Type::Q4_K || type == Type::Q5_K || type == Type::Q4_1 ||
-         type == Type::Q5_1;
+  if (type == Type::Q2_K) return 1;
+  return type == Type::Q4_K || type == Type::Q5_K || type == Type::Q4_1 || type == Type::Q5_1 ? 2 : 0;
 }
 
 struct PrefillProductParams {
@@ -40,9 +41,9 @@ struct PrefillProductParams {
 /// pairs and so on. There these are threads, here one thread has all of them and a stack of sums that wait
 /// for as much again. Grid: {row_blocks(), tiles}. Dynamic shared memory: shared_bytes().
 ///
-/// kUnitStrips: strips of a unit, 2 or 4. kGrouped: a block has several groups of rows; others are slower
+/// kUnitStrips: strips of a unit, 2 or 4. kMinStrips: min_strips() of the type. kGrouped: a block has several groups of rows; others are slower
 /// with the code for that.
-template <int kUnitStrips, bool kHasMin, bool kGrouped>
+template <int kUnitStrips, int kMinStrips, bool kGrouped>
 struct PrefillProduct {
   static constexpr const char* kName = "prefill_product";
   static constexpr int kThreads = 256;
@@ -60,17 +61,18 @@ inline constexpr int kSlabStrips = 16, kSlabValues = 16 * kSlabStrips;
 
 /// What a block keeps of a slab: 16 strips of its rows and of its tokens. Strips behind a row's end, to a
 /// power of two of units, are zero, which changes no sum.
-template <bool kHasMin>
+template <int kMinStrips>
 struct alignas(16) PrefillSlab {
   static constexpr int kStride =
       kSlabValues + 16;  ///< bytes of a row; keeps eight rows out of each other's banks
   static constexpr int kScaleStride = kSlabStrips + 4;  ///< floats of a row, likewise
+  static constexpr int kSums = kMinStrips == 0 ? 0 : kSlabStrips / kMinStrips;  ///< of a row
   uint8_t w[64][kStride];
   uint8_t x[kTileTokens][kStride];
-  float w_scale[64][kScaleStride];
+  float w_scale[64][kScaleStride];  ///< where pairs of strips share them: of a quad {scales, mins}
   float x_scale[kTileTokens][kScaleStride];
-  float w_min[kHasMin ? 64 : 1][kScaleStride];
-  float x_sum[kHasMin ? kTileTokens : 1][kScaleStride];
+  float w_min[kMinStrips == 1 ? 64 : 1][kScaleStride];
+  float x_sum[kMinStrips == 0 ? 1 : kTileTokens][kSums + 4];
 };
 
 }  // namespace redlite::gpu

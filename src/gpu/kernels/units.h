@@ -10,7 +10,7 @@
 /// Units of quantised weights in registers. For each type
 ///     struct Unit<T> {
 ///       static constexpr int kValues;       // 64 or 32
-///       static constexpr bool kHasMin;
+///       static constexpr int kMinStrips;    // that share a min, and a scale; 0: the type has no mins
 ///       template <typename Planes>                               // PlaneMatrix or StagedPlanes
 ///       static Unit load(const Planes& w, uint32_t i);             // unit i of the matrix: loads only
 ///       void unpack(const Codebooks* books, UnitValues<kValues>& out) const;   // arithmetic only

@@ -10,7 +10,7 @@ namespace redlite::gpu {
 template <>
 struct Unit<quant::Type::Q2_K> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = true;
+  static constexpr int kMinStrips = 1;
   detail::U32x4 qs;
   uint32_t scales;  ///< low nibble of byte g: scale, high nibble: min
   uint32_t d;
@@ -35,7 +35,7 @@ struct Unit<quant::Type::Q2_K> {
 template <>
 struct Unit<quant::Type::Q3_K> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   detail::U32x4 qs;
   detail::U32x2 third;
   uint32_t scales;  ///< a byte for 16 values, plus 32
@@ -66,7 +66,7 @@ struct Unit<quant::Type::Q3_K> {
 template <>
 struct Unit<quant::Type::Q4_K> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = true;
+  static constexpr int kMinStrips = 2;
   detail::U32x4 qs[2];
   detail::U32x4 header;
   uint32_t l;
@@ -92,7 +92,7 @@ struct Unit<quant::Type::Q4_K> {
 template <>
 struct Unit<quant::Type::Q5_K> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = true;
+  static constexpr int kMinStrips = 2;
   detail::U32x4 qs[2];
   detail::U32x2 fifth;
   detail::U32x4 header;
@@ -121,7 +121,7 @@ struct Unit<quant::Type::Q5_K> {
 template <>
 struct Unit<quant::Type::Q6_K> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   detail::U32x4 ql[2];
   detail::U32x4 qh;
   uint32_t scales;  ///< a signed byte for 16 values
@@ -153,7 +153,7 @@ struct Unit<quant::Type::Q6_K> {
 template <>
 struct Unit<quant::Type::IQ4_XS> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   detail::U32x4 qs[2];
   detail::U32x2 header;  ///< d, high bits of the scales, low nibbles of the scales
   uint32_t l;

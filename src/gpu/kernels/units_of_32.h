@@ -40,7 +40,7 @@ RL_DEVICE inline void set_scales(UnitValues<32>& out, float scale, float min = 0
 
 template <>
 struct Unit<quant::Type::Q4_0> : detail::NibbleUnit<uint16_t> {
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   template <typename Planes>
   static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::NibbleUnit<uint16_t>::read(w, i)};
@@ -54,7 +54,7 @@ struct Unit<quant::Type::Q4_0> : detail::NibbleUnit<uint16_t> {
 
 template <>
 struct Unit<quant::Type::Q4_1> : detail::NibbleUnit<uint32_t> {
-  static constexpr bool kHasMin = true;
+  static constexpr int kMinStrips = 2;
   template <typename Planes>
   static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::NibbleUnit<uint32_t>::read(w, i)};
@@ -69,7 +69,7 @@ struct Unit<quant::Type::Q4_1> : detail::NibbleUnit<uint32_t> {
 
 template <>
 struct Unit<quant::Type::IQ4_NL> : detail::NibbleUnit<uint16_t> {
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   template <typename Planes>
   static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::NibbleUnit<uint16_t>::read(w, i)};
@@ -84,7 +84,7 @@ struct Unit<quant::Type::IQ4_NL> : detail::NibbleUnit<uint16_t> {
 
 template <>
 struct Unit<quant::Type::MXFP4> : detail::NibbleUnit<uint8_t> {
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   template <typename Planes>
   static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::NibbleUnit<uint8_t>::read(w, i)};
@@ -127,7 +127,7 @@ struct FiveBitUnit {
 
 template <>
 struct Unit<quant::Type::Q5_0> : detail::FiveBitUnit<uint16_t> {
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   template <typename Planes>
   static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::FiveBitUnit<uint16_t>::read(w, i)};
@@ -141,7 +141,7 @@ struct Unit<quant::Type::Q5_0> : detail::FiveBitUnit<uint16_t> {
 
 template <>
 struct Unit<quant::Type::Q5_1> : detail::FiveBitUnit<uint32_t> {
-  static constexpr bool kHasMin = true;
+  static constexpr int kMinStrips = 2;
   template <typename Planes>
   static RL_DEVICE Unit load(const Planes& w, uint32_t i) {
     return {detail::FiveBitUnit<uint32_t>::read(w, i)};
@@ -157,7 +157,7 @@ struct Unit<quant::Type::Q5_1> : detail::FiveBitUnit<uint32_t> {
 template <>
 struct Unit<quant::Type::Q8_0> {
   static constexpr int kValues = 32;
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   detail::U32x4 qs[2];
   uint16_t d;
 

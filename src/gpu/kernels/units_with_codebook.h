@@ -10,7 +10,7 @@ namespace redlite::gpu {
 template <>
 struct Unit<quant::Type::IQ2_XXS> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   detail::U32x4 qs;  ///< for 32 values: 4 indices, then 4 sign patterns of 7 bits and a scale of 4
   uint16_t d;
 
@@ -36,7 +36,7 @@ struct Unit<quant::Type::IQ2_XXS> {
 template <>
 struct Unit<quant::Type::IQ2_XS> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   detail::U32x4 qs;  ///< for 8 values: an index of 9 bits and a sign pattern of 7
   uint16_t scales, d;
 
@@ -59,7 +59,7 @@ struct Unit<quant::Type::IQ2_XS> {
 template <>
 struct Unit<quant::Type::IQ2_S> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   detail::U32x2 qs, signs;
   uint16_t qh, scales, d;
 
@@ -88,7 +88,7 @@ struct Unit<quant::Type::IQ2_S> {
 template <>
 struct Unit<quant::Type::IQ3_XXS> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   detail::U32x4 qs;            ///< an index for 4 values
   detail::U32x2 scales_signs;  ///< for 32 values: 4 sign patterns of 7 bits, a scale of 4
   uint16_t d;
@@ -119,7 +119,7 @@ struct Unit<quant::Type::IQ3_XXS> {
 template <>
 struct Unit<quant::Type::IQ3_S> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   detail::U32x4 qs;
   detail::U32x2 signs;
   uint16_t qh, d;
@@ -153,7 +153,7 @@ struct Unit<quant::Type::IQ3_S> {
 template <>
 struct Unit<quant::Type::IQ1_S> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   detail::U32x2 qs;
   uint32_t qh;  ///< for 32 values, 16 bits: 4 x 3 high bits, a scale of 3, the shift's sign
   uint16_t d;
@@ -181,7 +181,7 @@ struct Unit<quant::Type::IQ1_S> {
 template <>
 struct Unit<quant::Type::IQ1_M> {
   static constexpr int kValues = 64;
-  static constexpr bool kHasMin = false;
+  static constexpr int kMinStrips = 0;
   detail::U32x2 qs;
   uint32_t qh;           ///< a nibble for 8 values: 3 high bits, the shift's sign
   detail::U32x2 scales;  ///< 4 x 16 bits: 4 scales of 3 bits, a nibble of the block's scale

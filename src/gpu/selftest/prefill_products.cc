@@ -68,6 +68,7 @@ void test_product(Selftest& test, quant::Type type) {
     input.rounded.q = test.output<uint32_t>(4 * strips);
     input.rounded.scale = test.output<float>(strips);
     input.rounded.sum = test.output<float>(strips);
+    input.rounded.pair_sum = test.output<float>(strips / 2);
     const Launcher launcher{.stream = test.stream()};
     launcher.launch<PrefillInput>({.grid = {static_cast<uint32_t>(c.tokens)},
                                    .threads = 256,

@@ -216,7 +216,7 @@ TimingLine time_prefill_product(Bench& b, quant::Type type, int rows, int cols, 
   b.stream.fill(integers.as(), 1, integers.bytes());
   b.stream.fill(scales.as(), 0x3f, scales.bytes());
   x.rounded.q = integers.as<uint32_t>();
-  x.rounded.scale = x.rounded.sum = scales.as<float>();
+  x.rounded.scale = x.rounded.sum = x.rounded.pair_sum = scales.as<float>();
 
   TokenTiles tokens;
   tokens.n = kTokens;
