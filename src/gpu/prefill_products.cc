@@ -37,7 +37,7 @@ void launch_kernel(const Launcher& launcher, const PrefillProductParams& params,
 }  // namespace
 
 bool can_have_row_groups(quant::Type type) {
-  return quant::info(type).block_values >= 64 && min_strips(type) == 0;
+  return quant::info(type).block_values >= 64 && min_strips(type) != 1;
 }
 
 PrefillProductParams product_params(const DeviceMatrix& w, const QuantizedRows& x, const TokenTiles& tokens,
@@ -70,7 +70,7 @@ void launch_product(const Launcher& launcher, const PrefillProductParams& params
   };
   if (params.row_groups > 1) {
     RL_CHECK(can_have_row_groups(params.w.type), "{} groups of rows", params.row_groups);
-    launch.template operator()<4, 0, true>();
+    mins == 2 ? launch.template operator()<4, 2, true>() : launch.template operator()<4, 0, true>();
   } else if (of_32) {
     mins == 2 ? launch.template operator()<2, 2, false>() : launch.template operator()<2, 0, false>();
   } else if (mins == 1) {

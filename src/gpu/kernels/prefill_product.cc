@@ -380,5 +380,6 @@ RL_KERNEL(PrefillProduct<4, 0, false>);
 RL_KERNEL(PrefillProduct<4, 0, true>);
 RL_KERNEL(PrefillProduct<4, 1, false>);
 RL_KERNEL(PrefillProduct<4, 2, false>);
+RL_KERNEL(PrefillProduct<4, 2, true>);
 
 }  // namespace redlite::gpu
