@@ -314,5 +314,15 @@ TEST(GpuRunner, DemoModelIsCloseToTheReference) {
   EXPECT_LT(std::sqrt(difference / squares), 0.05);
 }
 
+// Prompts add up products of quantised weights elsewhere than tokens one by one, in the same order.
+TEST(GpuRunner, DemoModelHasTheSameBitsOneByOne) {
+  const model::Model model(REDLITE_DEMO_MODEL);
+  const std::vector<Token> tokens = some_tokens(8, model.config().n_vocab);
+  const auto logits = [&](size_t n_prompt) {
+    return run(model, {.context = 16}, {.threads = 1}, tokens, n_prompt);
+  };
+  EXPECT_EQ(logits(8), logits(1));
+}
+
 }  // namespace
 }  // namespace redlite::gpu

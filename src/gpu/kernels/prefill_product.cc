@@ -126,9 +126,10 @@ class SlabFiller {
   RL_DEVICE void unpack(int slab, int more, PrefillSlab<kMinStrips>& to) const {
     const int row = row_ + more < w_.rows ? row_ + more : w_.rows - 1;
     const int in_block = simt::thread_index() / 4, quad = simt::thread_index() % 4;
-    const QuadPlace place{reinterpret_cast<simt::U32x4*>(to.w[in_block] + 64 * quad),
-                          reinterpret_cast<simt::F32x4*>(&to.w_scale[in_block][4 * quad]),
-                          reinterpret_cast<simt::F32x4*>(&to.w_min[kMinStrips == 1 ? in_block : 0][4 * quad])};
+    const QuadPlace place{
+        reinterpret_cast<simt::U32x4*>(to.w[in_block] + 64 * quad),
+        reinterpret_cast<simt::F32x4*>(&to.w_scale[in_block][4 * quad]),
+        reinterpret_cast<simt::F32x4*>(&to.w_min[kMinStrips == 1 ? in_block : 0][4 * quad])};
     switch (p_.w.type) {
 #define RL_CASE(T)     \
   case quant::Type::T: \

@@ -10,11 +10,11 @@ namespace redlite::gpu {
 /// Activations of many tokens in device memory, rounded to 8 bits with a scale for each strip of 16 values
 /// (activations.h).
 struct QuantizedRows {
-  uint32_t* q = nullptr;   ///< [rows][strips][4]: four signed bytes a word
-  float* scale = nullptr;  ///< [rows][strips]
-  float* sum = nullptr;    ///< [rows][strips]: the scale times the sum of the strip's integers
+  uint32_t* q = nullptr;      ///< [rows][strips][4]: four signed bytes a word
+  float* scale = nullptr;     ///< [rows][strips]
+  float* sum = nullptr;       ///< [rows][strips]: the scale times the sum of the strip's integers
   float* pair_sum = nullptr;  ///< [rows][strips / 2]: sums of two of these
-  int strips = 0;          ///< of a row, a multiple of 4
+  int strips = 0;             ///< of a row, a multiple of 4
 };
 
 /// Strips of a unit that share a min and a scale; 0: the type has no mins (units.h).
@@ -41,8 +41,8 @@ struct PrefillProductParams {
 /// pairs and so on. There these are threads, here one thread has all of them and a stack of sums that wait
 /// for as much again. Grid: {row_blocks(), tiles}. Dynamic shared memory: shared_bytes().
 ///
-/// kUnitStrips: strips of a unit, 2 or 4. kMinStrips: min_strips() of the type. kGrouped: a block has several groups of rows; others are slower
-/// with the code for that.
+/// kUnitStrips: strips of a unit, 2 or 4. kMinStrips: min_strips() of the type. kGrouped: a block has several
+/// groups of rows; others are slower with the code for that.
 template <int kUnitStrips, int kMinStrips, bool kGrouped>
 struct PrefillProduct {
   static constexpr const char* kName = "prefill_product";
@@ -65,7 +65,7 @@ template <int kMinStrips>
 struct alignas(16) PrefillSlab {
   static constexpr int kStride =
       kSlabValues + 16;  ///< bytes of a row; keeps eight rows out of each other's banks
-  static constexpr int kScaleStride = kSlabStrips + 4;  ///< floats of a row, likewise
+  static constexpr int kScaleStride = kSlabStrips + 4;                          ///< floats of a row, likewise
   static constexpr int kSums = kMinStrips == 0 ? 0 : kSlabStrips / kMinStrips;  ///< of a row
   uint8_t w[64][kStride];
   uint8_t x[kTileTokens][kStride];
