@@ -90,6 +90,12 @@ RL_RUN void SimtCheck::run(const Params& p, Shared& shared) {
   out[46] = static_cast<int>(shared.words[1 - warp][lane][1]);
   simt::load_matrices_transposed(matrices, shared.words[warp][lane]);
   for (int i = 0; i < 4; ++i) out[47 + i] = static_cast<int>(matrices[i]);
+  simt::sync_block();
+  simt::copy_async8(&shared.words[warp][lane][2], in + 10);
+  simt::copy_commit();
+  simt::copy_wait<0>();
+  simt::sync_block();
+  for (int i = 0; i < 2; ++i) out[51 + i] = static_cast<int>(shared.words[1 - warp][lane][2 + i]);
 }
 
 RL_KERNEL(SimtCheck);

@@ -11,7 +11,7 @@ namespace redlite::gpu {
 struct SimtCheck {
   static constexpr const char* kName = "simt_check";
   static constexpr int kThreads = 64;
-  static constexpr int kResults = 51;
+  static constexpr int kResults = 53;
   struct Params {
     const uint32_t* in;  ///< [64][12]: a[4], b[2], and six words more
     int32_t* out;        ///< [64][kResults]: simt_check.cc says which
