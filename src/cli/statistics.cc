@@ -87,6 +87,7 @@ nlohmann::ordered_json statistics_json(const engine::OpenRunner& open, const eng
     json["residency"] = gpu::residency_name(open.gpu->residency());
     json["cache"]["description"] = open.gpu->description();
     if (open.gpu->host_decode() != nullptr) json["cache"] = host_cache_json(open);
+    json["cache"]["prompt_bytes_copied"] = open.gpu->prompt_bytes();
     if (const gpu::Profile* profile = open.gpu->profile()) {
       for (const auto& [name, stage] : profile->stages())
         json["profile"][name] = {{"milliseconds", stage.milliseconds}, {"launches", stage.launches}};
@@ -183,6 +184,8 @@ std::string statistics_table(const engine::OpenRunner& open, const engine::Gener
                       s.misses, mib(s.bytes_copied)));
       if (s.prefetched > 0) row("prefetch", fmt::format("{} loads", s.prefetched));
     }
+    if (const uint64_t bytes = open.gpu->prompt_bytes(); bytes > 0)
+      row("prompt experts", fmt::format("{:.1f} MiB copied", mib(bytes)));
     const gpu::DeviceUse use = open.gpu->device_use();
     row("device memory",
         fmt::format("{:.0f} MiB = cache {:.0f} + dense {:.0f} + state {:.0f} + scratch {:.0f}; {:.0f} MiB of "

@@ -221,10 +221,7 @@ std::vector<experts::ExpertUse> DeviceModel::uses(Stream& stream) const {
   std::vector<int32_t> slot_of(n, 0);
   const WaitAtExit wait(stream);
   stream.copy(counters.data(), counters_, counters.size() * sizeof(uint32_t));
-  if (residency_ == Residency::device) {
-    for (size_t l = 0; l < layers_.size(); ++l)
-      stream.copy(&slot_of[l * n_experts], layers_[l].table.slot_of, n_experts * sizeof(int32_t));
-  }
+  if (residency_ == Residency::device) stream.copy(slot_of.data(), this->slot_of(), n * sizeof(int32_t));
   stream.synchronize();
   std::vector<experts::ExpertUse> out(n);
   for (size_t i = 0; i < n; ++i) {
@@ -324,6 +321,8 @@ void DeviceModel::place_cache(uint64_t cache_bytes) {
   }
   files_.emplace(device_, experts::expert_files(model_));
   place_counters();
+  // One piece, which the host reads at once.
+  int32_t* const slot_of = dense_.take<int32_t>(layers_.size() * n_experts);
   for (size_t l = 0; l < layers_.size(); ++l) {
     DeviceLayer& layer = layers_[l];
     const int number = static_cast<int>(l);
@@ -335,7 +334,7 @@ void DeviceModel::place_cache(uint64_t cache_bytes) {
                     {from.gate.expert_stride, from.up.expert_stride, from.down.expert_stride}};
     SlotTable& table = layer.table;
     table.n_slots = static_cast<int32_t>(n_slots);
-    table.slot_of = dense_.take<int32_t>(n_experts);
+    table.slot_of = slot_of + l * n_experts;
     table.expert_of = dense_.take<int32_t>(n_slots);
     table.last_used = dense_.take<uint32_t>(n_slots);
     table.tick = dense_.take<uint32_t>(1);

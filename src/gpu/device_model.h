@@ -101,6 +101,8 @@ class DeviceModel {
 
   /// The mapped files; Residency::device.
   const RegisteredFiles* files() const { return files_ ? &*files_ : nullptr; }
+  /// In which slot each expert is, int32_t [n_layers][n_experts]: the tables' slot_of. Residency::device.
+  const int32_t* slot_of() const { return layers_[0].table.slot_of; }
   /// How experts are brought into a layer's slots; what is to be brought is left to the caller.
   LoadExperts::Params load_params(int layer) const;
   /// The same of what `table`, one of the layer's two, lists.

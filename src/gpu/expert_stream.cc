@@ -38,6 +38,8 @@ ExpertStream::ExpertStream(Device& device, const Model& model, const DeviceModel
   raw_ = device.allocate(kRing * raw_bytes_, "experts on their way through a chunk");
   planes_ = device.allocate(planes_bytes, "experts on their way through a chunk");
   host_ids_ = device.allocate_host(product(selections, sizeof(int32_t)), "selected experts");
+  slots_ = device.allocate_host(product(model.config().n_layers, n_experts_, sizeof(int32_t)),
+                                "the experts' slots");
 }
 
 void ExpertStream::open(const ExpertSupply& supply) {
@@ -73,26 +75,62 @@ ExpertStream::Layout ExpertStream::layout(int l) const {
   return out;
 }
 
-bool ExpertStream::in_slot(int layer, int32_t id) const {
-  return supply_.slots != nullptr && supply_.slots->resident({layer, id});
+/// Who is in which slot: nothing but this stream changes it before the chunk is done.
+void ExpertStream::look_up_slots(Stream& stream) {
+  if (supply_.slots == nullptr) {
+    stream.copy(slots_.host(), weights_.slot_of(), slots_.bytes());
+    stream.synchronize(supply_.patience);
+    return;
+  }
+  for (int l = 0; l < model_.config().n_layers; ++l) {
+    for (int32_t id = 0; id < n_experts_; ++id) {
+      const int32_t slot = supply_.slots->slot_of({l, id});
+      slots_of(l)[id] = slot < 0 ? -1 : supply_.slots->number_in_class(slot);
+    }
+  }
 }
 
-std::vector<int32_t> ExpertStream::needed(int number, bool in_slots) const {
-  const int layer = layer_of(number), first = first_of(number);
-  const int end = std::min(first + group_experts_, n_experts_);
+std::vector<int32_t> ExpertStream::needed(int layer, int first, int end, bool in_slots) const {
   std::vector<int32_t> ids;
   if (all_) {
     for (int32_t id = first; id < end; ++id) ids.push_back(id);
   } else {
     ids.assign(std::ranges::lower_bound(chosen_, first), std::ranges::lower_bound(chosen_, end));
   }
-  // All from the mapped file: three ranges, without gaps.
-  const bool whole = all_ && supply_.files != nullptr;
-  std::erase_if(ids, [&](int32_t id) { return (!whole && in_slot(layer, id)) != in_slots; });
+  std::erase_if(ids, [&](int32_t id) { return (slots_of(layer)[id] >= 0) != in_slots; });
   return ids;
 }
 
-void ExpertStream::begin(bool all) {
+std::vector<int32_t> ExpertStream::needed(int number, bool in_slots) const {
+  const int first = first_of(number);
+  return needed(layer_of(number), first, std::min(first + group_experts_, n_experts_), in_slots);
+}
+
+/// What of a group goes to slots of the device's that are still empty, from a place among the group's to a
+/// slot. Each group gives the same part of what it lacks, so that the next chunk's groups stay of one size,
+/// and its first ones, so that what is still missing is of one piece.
+std::vector<CopyExperts::Copy> ExpertStream::to_keep(int number) const {
+  if (supply_.slots != nullptr) return {};
+  const int layer = layer_of(number), first = first_of(number);
+  std::vector<bool> taken(product(weights_.layer(layer).table.n_slots));
+  for (int32_t id = 0; id < n_experts_; ++id)
+    if (const int32_t slot = slots_of(layer)[id]; slot >= 0) taken[product(slot)] = true;
+  std::vector<int32_t> empty;
+  for (size_t slot = 0; slot < taken.size(); ++slot)
+    if (!taken[slot]) empty.push_back(static_cast<int32_t>(slot));
+
+  const size_t before = needed(layer, 0, first, false).size(), here = needed(number, false).size();
+  const size_t all = needed(layer, 0, n_experts_, false).size(), kept = std::min(empty.size(), all);
+  std::vector<CopyExperts::Copy> copies;
+  if (kept == 0) return copies;
+  const std::vector<int32_t> ids = needed(number, false);
+  const size_t begin = kept * before / all, end = kept * (before + here) / all;
+  for (size_t i = begin; i < end; ++i) copies.push_back({ids[i - begin] - first, empty[i]});
+  return copies;
+}
+
+void ExpertStream::begin(Stream& stream, bool all) {
+  look_up_slots(stream);
   all_ = all;
   end_ = all ? model_.config().n_layers * n_groups_ : 0;
   requested_ = opened_ = brought_ = 0;
@@ -142,19 +180,26 @@ std::optional<ExpertMatrices> ExpertStream::bring(const Launcher& launcher, int 
   const std::vector<int32_t> from_host = needed(number, false), from_slots = needed(number, true);
   if (supply_.files == nullptr) wait_for_reads(number);
   const LayerExperts& experts = weights_.layer(layer).experts;
-  const std::byte* const slots = experts.slot.gate.planes.data;
-  const auto to = [&](int32_t id) { return planes_.as() + experts.slot_bytes * product(id - first); };
+  LoadExperts::Params p = weights_.load_params(layer);
+  std::byte* const slots = std::exchange(p.slots, planes_.as());
+  const Dim3 grid = {4 * static_cast<uint32_t>(device_.info().multiprocessors)};
 
   Stream& stream = launcher.stream;
-  for (const int32_t id : from_slots) {
-    const int slot = supply_.slots->number_in_class(supply_.slots->slot_of({layer, id}));
-    stream.copy(to(id), slots + experts.slot_bytes * product(slot), experts.slot_bytes);
-  }
+  const auto copy = [&](const std::vector<CopyExperts::Copy>& copies, CopyExperts::Params params) {
+    params.slot_bytes = experts.slot_bytes;
+    for (size_t begin = 0; begin < copies.size(); begin += CopyExperts::kMostCopies) {
+      const size_t n = std::min<size_t>(CopyExperts::kMostCopies, copies.size() - begin);
+      params.n_copies = static_cast<int32_t>(n);
+      std::copy_n(&copies[begin], n, params.copies);
+      launcher.launch<CopyExperts>({.grid = grid, .threads = kStepThreads}, params);
+    }
+  };
+  std::vector<CopyExperts::Copy> copies;
+  for (const int32_t id : from_slots) copies.push_back({slots_of(layer)[id], id - first});
+  copy(copies, {.from = slots, .to = planes_.as()});
   if (!from_host.empty()) {
     stream.wait(*filled_[number % kRing]);
     const Layout raw = layout(layer);
-    LoadExperts::Params p = weights_.load_params(layer);
-    p.slots = planes_.as();
     for (size_t begin = 0; begin < from_host.size(); begin += LoadExperts::kMostLoads) {
       const size_t n = std::min<size_t>(LoadExperts::kMostLoads, from_host.size() - begin);
       p.n_loads = static_cast<int32_t>(n);
@@ -163,10 +208,16 @@ std::optional<ExpertMatrices> ExpertStream::bring(const Launcher& launcher, int 
         for (int m = 0; m < 3; ++m)
           p.loads[i].from[m] = place(number) + raw.at[m] + raw.stride[m] * product(p.loads[i].slot);
       }
-      launcher.launch<LoadExperts>(
-          {.grid = {4 * static_cast<uint32_t>(device_.info().multiprocessors)}, .threads = kStepThreads}, p);
+      launcher.launch<LoadExperts>({.grid = grid, .threads = kStepThreads}, p);
     }
     stream.record(*used_[number % kRing]);
+    // A slot and its entry in one launch: there is none without the other.
+    const SlotTable& table = weights_.layer(layer).table;
+    copy(to_keep(number), {.from = planes_.as(),
+                           .to = slots,
+                           .slot_of = table.slot_of,
+                           .expert_of = table.expert_of,
+                           .first_expert = first});
   }
   ++brought_;
   if (from_host.empty() && from_slots.empty()) return std::nullopt;
@@ -197,33 +248,39 @@ void ExpertStream::open_place(int number) {
   opened_ = number + 1;
 }
 
+void ExpertStream::copy_from_host(void* to, const void* from, size_t bytes) {
+  copies_->copy(to, from, bytes);
+  bytes_copied_ += bytes;
+}
+
+/// From host memory that a cache reads into.
 void ExpertStream::copy_expert(int number, int32_t id, const Model::Expert& from) {
   const Layout raw = layout(layer_of(number));
   const Matrix* const matrices[3] = {&from.gate, &from.up, &from.down};
   for (int m = 0; m < 3; ++m) {
-    const std::byte* data = supply_.files != nullptr
-                                ? supply_.files->on_device(matrices[m]->data)
-                                : supply_.memory->on_device() + (matrices[m]->data - supply_.memory->host());
-    copies_->copy(place(number) + raw.at[m] + raw.stride[m] * product(id - first_of(number)), data,
-                  matrices[m]->bytes());
+    copy_from_host(place(number) + raw.at[m] + raw.stride[m] * product(id - first_of(number)),
+                   supply_.memory->on_device() + (matrices[m]->data - supply_.memory->host()),
+                   matrices[m]->bytes());
   }
 }
 
+/// Each run of neighbours is three copies. A run does not bridge an expert that is not needed: a matrix of an
+/// 80B has 0.2 MB and more, 4 us of the bus, and another copy costs the copy engine less; the host's time for
+/// it passes beside the bus's.
 void ExpertStream::copy_from_files(int number) {
   const int layer = layer_of(number), first = first_of(number);
+  const Layout raw = layout(layer);
+  const std::vector<int32_t> ids = needed(number, false);
   open_place(number);
-  if (all_) {
-    const Layout raw = layout(layer);
-    const Model::Expert from = model_.mapped_expert(layer, first);
+  for (size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
+    while (end < ids.size() && ids[end] - ids[begin] == static_cast<int32_t>(end - begin)) ++end;
+    const Model::Expert from = model_.mapped_expert(layer, ids[begin]);
     const Matrix* const matrices[3] = {&from.gate, &from.up, &from.down};
-    const size_t n = product(std::min(n_experts_ - first, group_experts_));
     for (int m = 0; m < 3; ++m) {
       if (!raw.own[m]) continue;
-      copies_->copy(place(number) + raw.at[m], supply_.files->on_device(matrices[m]->data),
-                    raw.stride[m] * n);
+      copy_from_host(place(number) + raw.at[m] + raw.stride[m] * product(ids[begin] - first),
+                     supply_.files->on_device(matrices[m]->data), raw.stride[m] * (end - begin));
     }
-  } else {
-    for (const int32_t id : needed(number, false)) copy_expert(number, id, model_.mapped_expert(layer, id));
   }
   copies_->record(*filled_[number % kRing]);
 }

@@ -11,6 +11,7 @@
 #include "experts/pool.h"
 #include "gpu/device.h"
 #include "gpu/device_model.h"
+#include "gpu/kernels/copy_experts.h"
 #include "gpu/launcher.h"
 #include "gpu/registered_files.h"
 #include "model/model.h"
@@ -22,7 +23,7 @@ struct ExpertSupply {
   const RegisteredFiles* files = nullptr;  ///< all of them lie in host memory; nullptr:
   experts::ExpertCache* cache = nullptr;   ///< ... this reads them
   const HostBuffer* memory = nullptr;      ///< ... to here
-  /// Who is in the slots that the host manages; nullptr: the host does not know. Nothing may change there
+  /// Who is in the slots that the host manages; nullptr: the device manages them. Nothing may change there
   /// while a chunk is computed.
   const experts::ExpertPool* slots = nullptr;
   /// How long the device may take for what it was given.
@@ -32,8 +33,9 @@ struct ExpertSupply {
 /// Brings the experts that a chunk of tokens needs to the device, layer after layer and in groups of
 /// consecutive experts: the copy engine fetches them from host memory as the file has them, up to two groups
 /// ahead of the computation, and LoadExperts makes planes of a group just before it is used. In front of
-/// that, the reads of what is not in host memory run another group ahead. What the host has in slots is
-/// copied from there. No slot changes.
+/// that, the reads of what is not in host memory run another group ahead. What is in slots is copied from
+/// there. Of slots that the device manages, those that are still empty keep what passes; no other slot
+/// changes.
 class ExpertStream {
  public:
   /// Takes device memory for the largest layer's groups. For chunks that select at most `selections` experts
@@ -45,11 +47,13 @@ class ExpertStream {
   size_t bytes() const { return raw_.bytes() + planes_.bytes(); }  ///< of device memory
   int n_groups() const { return n_groups_; }                       ///< of a layer
   int group_experts() const { return group_experts_; }             ///< ... the last one may have fewer
+  uint64_t bytes_copied() const { return bytes_copied_; }          ///< from host memory, by all chunks
 
   // A chunk: begin(); each layer's groups in order; finish(), or abandon().
 
-  /// With `all`, every layer's experts are brought and start now; otherwise those that are chosen.
-  void begin(bool all);
+  /// With `all`, every layer's experts are brought and start now; otherwise those that are chosen. What
+  /// `stream` has so far is done when it returns, if the device manages the slots.
+  void begin(Stream& stream, bool all);
   /// Of this layer only the experts ids[n] are needed (in device memory, behind what `stream` has so far).
   void choose(Stream& stream, int layer, const int32_t* ids, int n);
   /// Starts what can be started, and does not wait for reads; for the device only where host memory is short.
@@ -87,13 +91,17 @@ class ExpertStream {
   int first_of(int number) const { return number % n_groups_ * group_experts_; }
   std::byte* place(int number) const { return raw_.as() + raw_bytes_ * static_cast<size_t>(number % kRing); }
   Layout layout(int layer) const;
-  bool in_slot(int layer, int32_t id) const;
-  /// Of the experts that are needed of a group, those that are in slots, or those that are not.
+  void look_up_slots(Stream& stream);
+  int32_t* slots_of(int layer) const { return slots_.host<int32_t>() + layer * n_experts_; }
+  /// Of the layer's experts [first, end) that are needed, those that are in slots, or those that are not.
+  std::vector<int32_t> needed(int layer, int first, int end, bool in_slots) const;
+  /// The same of a group.
   std::vector<int32_t> needed(int number, bool in_slots) const;
+  std::vector<CopyExperts::Copy> to_keep(int number) const;
   void decide();
 
   void open_place(int number);
-  void copy_range(int number);
+  void copy_from_host(void* to, const void* from, size_t bytes);
   void copy_expert(int number, int32_t id, const model::Model::Expert& from);
   void copy_from_files(int number);
   bool read_more();
@@ -109,10 +117,12 @@ class ExpertStream {
   Buffer raw_;            ///< kRing groups as the file has them
   Buffer planes_;         ///< one group, as slots
   HostBuffer host_ids_;   ///< int32_t, what a layer's tokens selected
+  HostBuffer slots_;      ///< int32_t [n_layers][n_experts], as the chunk began: among its layer's, -1: none
   ExpertSupply supply_;
   std::unique_ptr<Stream> copies_;
   std::unique_ptr<Event> selected_;
   std::unique_ptr<Event> filled_[kRing], used_[kRing];
+  uint64_t bytes_copied_ = 0;
 
   // Of the running chunk.
   bool all_ = false;

@@ -312,6 +312,9 @@ uint64_t GpuRunner::early_starts() const {
 SlotStatistics GpuRunner::slot_statistics() const {
   return impl_->weights.statistics(*impl_->stream);
 }
+uint64_t GpuRunner::prompt_bytes() const {
+  return impl_->prefill->bytes_copied();
+}
 size_t GpuRunner::graph_kernels() const {
   return impl_->decode ? impl_->decode->kernels() : 0;
 }

@@ -63,6 +63,8 @@ class GpuRunner final : public model::Runner {
   std::string description() const;
   DeviceUse device_use() const;
   SlotStatistics slot_statistics() const;
+  /// Bytes of experts that chunks of prompts took from host memory.
+  uint64_t prompt_bytes() const;
   const HostDecode* host_decode() const;  ///< nullptr unless residency() is host
   /// Selections of experts so far, and those of them that were in slots when they were needed; none where all
   /// are resident.

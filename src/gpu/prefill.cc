@@ -212,7 +212,7 @@ void Prefill::run(const Launcher& launcher, std::span<const model::Token> tokens
 
 void Prefill::Pass::run(int n_logits, std::vector<float>& logits) {
   const model::Config& c = s.config_;
-  if (s.feed_) s.feed_->begin(all_experts);
+  if (s.feed_) s.feed_->begin(stream, all_experts);
   // x[n][n_embd], the residual; rope[n][rope_dims]
   launch<Embed>({static_cast<uint32_t>(n)}, 0,
                 {.host_step = s.host_step_.on_device<Step>(),

@@ -21,8 +21,7 @@ namespace redlite::gpu {
 /// A forward pass over many tokens at once: products on tensor cores with weights unpacked once for a tile of
 /// tokens, experts with the chunk's tokens sorted by expert. To the same bits as the tokens one by one.
 ///
-/// Experts that are not all on the device are brought by an ExpertStream; the slots of decode stay as they
-/// are.
+/// Experts that are not all on the device are brought by an ExpertStream.
 class Prefill {
  public:
   /// For chunks of at most `batch` tokens; what decode's buffers say of attention and rotations goes here,
@@ -35,6 +34,9 @@ class Prefill {
 
   int batch() const { return batch_; }
   size_t bytes() const { return arena_.bytes() + (feed_ ? feed_->bytes() : 0); }  ///< of device memory
+
+  /// Bytes of experts that all chunks took from host memory.
+  uint64_t bytes_copied() const { return feed_ ? feed_->bytes_copied() : 0; }
 
   /// Appends the tokens at `position` and puts logits[n_logits][n_vocab] of the last n_logits of them behind
   /// those in `logits`; flip as in Step. Done when it returns. Experts that are not resident are all brought

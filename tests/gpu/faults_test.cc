@@ -349,6 +349,36 @@ TEST_F(Faults, ACallThatFailsInAChunkIsOneErrorAndTheRunnerGoesOn) {
   }
 }
 
+// A chunk that fails on its way has filled some of the device's slots: what the table says is there is there.
+TEST_F(Faults, AChunkThatFailsLeavesNoEntryOfASlotThatIsNotFilled) {
+  GpuOptions o = options(Residency::full);
+  GpuRunner resident(model, open_emulator({.threads = 1}), o);
+  const std::vector<float> expected = logits(resident);
+  o = options(Residency::device);
+  o.streamed_from = 4;
+  o.experts.cache_bytes = DeviceModel::expert_bytes(model);
+  for (const Call kind : {Call::copy, Call::launch}) {
+    int partly_filled = 0;
+    for (int n = 1;; n += 5) {
+      int left = 0;
+      GpuRunner runner(
+          model,
+          std::make_unique<DecoratedDevice>(*inner, [&](Call call) { return call == kind && --left == 0; }),
+          o);
+      left = n;
+      const std::string error = experts::error_of([&] { runner.forward(tokens, LogitsFor::Last); });
+      left = 0;
+      size_t filled = 0;
+      for (const experts::ExpertUse& use : runner.expert_uses()) filled += use.resident ? 1 : 0;
+      if (filled > 0 && filled < runner.expert_uses().size()) ++partly_filled;
+      runner.reset();
+      EXPECT_EQ(logits(runner), expected) << filled << " filled";
+      if (error == "no error") break;
+    }
+    EXPECT_GT(partly_filled, 0);
+  }
+}
+
 TEST_F(Faults, SlowReadsInAChunkChangeNothingAndRunBesideIt) {
   const auto prompt = [&](GpuRunner& runner) {
     const std::span<const float> all = runner.forward(tokens, LogitsFor::All);

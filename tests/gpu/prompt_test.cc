@@ -1,5 +1,5 @@
-// Prompts in chunks whose experts are brought to the device: the same bits from everywhere, nothing read that
-// is not needed, and decode's slots stay as they are.
+// Prompts in chunks whose experts are brought to the device: the same bits from everywhere, nothing read or
+// copied that is not needed, and of decode's slots only the empty ones of the device change.
 
 #include <gmock/gmock.h>
 
@@ -41,6 +41,15 @@ class Prompts : public ::testing::Test {
     o.experts.host.io = IoMode::Buffered;
     return o;
   }
+  /// Slots that the device manages, `slots` in each layer.
+  GpuOptions device(int slots) const {
+    GpuOptions o = host(0, 0);
+    o.experts = {
+        .residency = Residency::device,
+        .cache_bytes =
+            DeviceModel::expert_bytes(model) * static_cast<uint64_t>(slots) / TinyModel::kExperts + 1};
+    return o;
+  }
   std::unique_ptr<GpuRunner> open(const GpuOptions& options, uint64_t seed = 1) const {
     return std::make_unique<GpuRunner>(model, open_emulator({.seed = seed, .threads = 1}), options);
   }
@@ -65,6 +74,18 @@ class Prompts : public ::testing::Test {
     const uint64_t before = runner.host_decode()->tier_statistics().bytes_read;
     forward(runner, 0, n);
     return runner.host_decode()->tier_statistics().bytes_read - before;
+  }
+
+  /// Bytes that a chunk of the tokens [first, first + n) takes from host memory.
+  uint64_t copied_by(GpuRunner& runner, size_t first, size_t n) const {
+    const uint64_t before = runner.prompt_bytes();
+    forward(runner, first, n);
+    return runner.prompt_bytes() - before;
+  }
+  static uint64_t resident(const GpuRunner& runner) {
+    uint64_t n = 0;
+    for (const ExpertUse& use : runner.expert_uses()) n += use.resident ? 1 : 0;
+    return n;
   }
 
   experts::Watchdog watchdog{250};
@@ -108,6 +129,72 @@ TEST_F(Prompts, SlotsAndCountersOfDecodeStayAsTheyAre) {
       EXPECT_EQ(runner->host_decode()->loaded_bytes(), loaded);
     }
   }
+}
+
+// Chunks meet slots that are empty, partly or entirely filled by tokens, and filled by chunks; tokens find
+// what chunks left there.
+TEST_F(Prompts, SameBitsFromSlotsOfTheDeviceWhoeverFilledThem) {
+  const std::vector<std::vector<size_t>> orders = {
+      {12, 1, 8}, {1, 12, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 8, 1}, {8, 8, 1, 1, 1}};
+  uint64_t seed = 1;
+  for (const std::vector<size_t>& order : orders) {
+    const auto all_of = [&](GpuRunner& runner) {
+      std::vector<float> out;
+      size_t first = 0;
+      for (const size_t n : order) {
+        const std::vector<float> logits = forward(runner, first, n);
+        out.insert(out.end(), logits.begin(), logits.end());
+        first += n;
+      }
+      return out;
+    };
+    const std::vector<float> expected = all_of(*open({.context = 64, .batch = 16}));
+    for (const int slots : {TinyModel::kExpertsUsed, 5, 2 * TinyModel::kExpertsUsed, TinyModel::kExperts}) {
+      const auto runner = open(device(slots), ++seed);
+      EXPECT_EQ(all_of(*runner), expected) << slots << " slots";
+      runner->reset();
+      EXPECT_EQ(all_of(*runner), expected) << slots << " slots, all filled";
+    }
+  }
+}
+
+TEST_F(Prompts, AChunkFillsTheDevicesEmptySlotsAndTheNextCopiesLess) {
+  const uint64_t expert = model.expert_bytes() / kExperts;
+  for (const int slots : {TinyModel::kExpertsUsed, 5, TinyModel::kExperts}) {
+    for (const size_t one_by_one : {0, 1, 2}) {
+      const auto runner = open(device(slots));
+      for (size_t i = 0; i < one_by_one; ++i) forward(*runner, i, 1);
+      const experts::CacheStats before = runner->cache_stats();
+      const uint64_t there = resident(*runner),
+                     full = uint64_t{TinyModel::kLayers} * static_cast<uint64_t>(slots);
+      EXPECT_EQ(copied_by(*runner, one_by_one, 8), (kExperts - there) * expert);
+      EXPECT_EQ(resident(*runner), full);
+      EXPECT_EQ(copied_by(*runner, one_by_one, 8), (kExperts - full) * expert);
+      const experts::CacheStats after = runner->cache_stats();
+      EXPECT_EQ(after.hits, before.hits);
+      EXPECT_EQ(after.misses, before.misses);
+      EXPECT_EQ(after.prefetched, before.prefetched);
+    }
+  }
+}
+
+// A chunk's experts are no use of theirs: the first to go for a token's.
+TEST_F(Prompts, TokensFindWhatAChunkLeftInTheDevicesSlots) {
+  const auto runner = open(device(TinyModel::kExperts));
+  forward(*runner, 0, 8);
+  for (size_t i = 8; i < 12; ++i) forward(*runner, i, 1);
+  EXPECT_EQ(runner->cache_stats().misses, 0u);
+  EXPECT_GT(runner->cache_stats().hits, 0u);
+}
+
+TEST_F(Prompts, WhatTheHostHasInSlotsIsNotCopiedFromTheFile) {
+  const auto runner = open(host(all, 0));
+  EXPECT_EQ(copied_by(*runner, 0, 8), model.expert_bytes());
+  for (size_t i = 8; i < 12; ++i) forward(*runner, i, 1);
+  const uint64_t there = resident(*runner);
+  EXPECT_GT(there, 0u);
+  EXPECT_EQ(copied_by(*runner, 12, 8), (kExperts - there) * (model.expert_bytes() / kExperts));
+  EXPECT_EQ(resident(*runner), there);
 }
 
 TEST_F(Prompts, AShortChunkReadsWhatItSelectsAndALongOneEverythingOnce) {
