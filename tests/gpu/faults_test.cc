@@ -359,7 +359,7 @@ TEST_F(Faults, AChunkThatFailsLeavesNoEntryOfASlotThatIsNotFilled) {
   o.experts.cache_bytes = DeviceModel::expert_bytes(model);
   for (const Call kind : {Call::copy, Call::launch}) {
     int partly_filled = 0;
-    for (int n = 1;; n += 5) {
+    for (int n = 1;; n += 11) {
       int left = 0;
       GpuRunner runner(
           model,

@@ -178,7 +178,6 @@ TEST_F(Prompts, AChunkFillsTheDevicesEmptySlotsAndTheNextCopiesLess) {
   }
 }
 
-// A chunk's experts are no use of theirs: the first to go for a token's.
 TEST_F(Prompts, TokensFindWhatAChunkLeftInTheDevicesSlots) {
   const auto runner = open(device(TinyModel::kExperts));
   forward(*runner, 0, 8);
@@ -261,6 +260,33 @@ TEST(DemoPrompt, SameBitsFromAHostTierOfTheLeastSize) {
   for (const int streamed_from : {2, 4}) {
     options.streamed_from = streamed_from;
     EXPECT_EQ(logits(options), expected);
+  }
+}
+
+// In groups of eight what is missing has gaps, and what a chunk keeps comes from all of them.
+TEST(DemoPrompt, SameBitsWhereSomeOfAGroupAreInSlots) {
+  const experts::Watchdog watchdog(250);
+  const model::Model model(REDLITE_DEMO_MODEL);
+  const std::vector<Token> tokens = some_tokens(9, model.config().n_vocab);
+  const auto logits = [&](const GpuOptions& options) {
+    GpuRunner runner(model, open_emulator({.threads = 1}), options);
+    std::vector<float> out;
+    size_t first = 0;
+    for (const size_t n : {1, 1, 3, 1, 3}) {
+      const std::span<const float> some = runner.forward(std::span(tokens).subspan(first, n), LogitsFor::All);
+      out.insert(out.end(), some.begin(), some.end());
+      first += n;
+    }
+    return out;
+  };
+  GpuOptions options{.context = 16, .batch = 4};
+  const std::vector<float> expected = logits(options);
+  options.streamed_from = 3;
+  options.experts.cache_bytes = DeviceModel::expert_bytes(model) / 2;
+  options.experts.host_tier = {CacheSize::Kind::Full, 0};
+  for (const Residency residency : {Residency::device, Residency::host}) {
+    options.experts.residency = residency;
+    EXPECT_EQ(logits(options), expected) << residency_name(residency);
   }
 }
 

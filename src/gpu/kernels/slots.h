@@ -13,7 +13,8 @@ struct SlotCopy {
 };
 
 /// What a layer's slots hold, in device memory and the GPU's own: the kernel that selects experts looks them
-/// up, gives the misses the least recently used slots and lists what is to be copied there.
+/// up, gives the misses the least recently used slots and lists what is to be copied there. Chunks of prompts
+/// fill slots that nobody was given yet.
 struct SlotTable {
   int32_t* slot_of;     ///< [n_experts], -1: not resident
   int32_t* expert_of;   ///< [n_slots], -1: none
