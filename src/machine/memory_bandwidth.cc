@@ -58,12 +58,10 @@ __attribute__((no_sanitize("address", "undefined"))) uint64_t read_all(std::span
   constexpr size_t kLine = kLanes * sizeof(uint64_t);
   constexpr size_t kAhead = 1024;
   uint64_t sums[kLanes] = {};
-  const std::byte* const data = bytes.data();
-  const size_t size = bytes.size();
-  for (size_t i = 0; i + kLine <= size; i += kLine) {
-    __builtin_prefetch(data + i + kAhead);
+  for (size_t i = 0; i + kLine <= bytes.size(); i += kLine) {
+    __builtin_prefetch(bytes.data() + i + kAhead);
     uint64_t line[kLanes];
-    std::memcpy(line, data + i, kLine);
+    std::memcpy(line, bytes.data() + i, kLine);
     for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += line[lane];
   }
   uint64_t total = 0;
