@@ -41,14 +41,10 @@ RL_RUN void Attend<float>::run(const Params& p, Shared& shared) {
   simt::let_next_start();
   if (simt::skipped(p.skip)) return;
 
-  const int n_positions = p.step->position + 1;
-  const Split s = split_positions(n_positions, max_parts);
-  if (part >= s.parts) return;
-  const int begin = part * s.length;
-  const int end = begin + s.length < n_positions ? begin + s.length : n_positions;
-  // The token's own key and value are not in the cache yet.
-  const bool has_own = end == n_positions;
-  const int fetch_end = has_own ? end - 1 : end;
+  const PartOfPositions own_part = part_of_positions(p.step->position, part, max_parts);
+  const int begin = own_part.begin, end = own_part.end, cached_end = own_part.cached_end;
+  const bool has_own = own_part.has_own;
+  if (end <= begin) return;
 
   const int dim = p.head_dim, q_row = q_stride(dim), row = row_stride(dim);
   float* q = simt::dynamic_shared<float>();                         // [group][q_row]
@@ -57,9 +53,9 @@ RL_RUN void Attend<float>::run(const Params& p, Shared& shared) {
   std::byte* values = keys + kStage * row;                          // [kStage] rows
   const size_t cache =
       static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
-  fetch_rows<kStage>(p.keys + cache, begin, fetch_end, fetch_end, dim, row, keys);
+  fetch_rows<kStage>(p.keys + cache, begin, cached_end, cached_end, dim, row, keys);
   simt::copy_commit();
-  fetch_rows<kStage>(p.values + cache, begin, fetch_end, fetch_end, dim, row, values);
+  fetch_rows<kStage>(p.values + cache, begin, cached_end, cached_end, dim, row, values);
   simt::copy_commit();
   for (int g = warp; g < p.group + (has_own ? 1 : 0); g += kBlockWarps) {
     const bool is_q = g < p.group;
@@ -120,8 +116,8 @@ RL_RUN void Attend<float>::run(const Params& p, Shared& shared) {
       }
     }
     simt::sync_block();  // the scores are there, the keys have been used
-    if (first + kStage < fetch_end)
-      fetch_rows<kStage>(p.keys + cache, first + kStage, fetch_end, fetch_end, dim, row, keys);
+    if (first + kStage < cached_end)
+      fetch_rows<kStage>(p.keys + cache, first + kStage, cached_end, cached_end, dim, row, keys);
     simt::copy_commit();
 
     RL_UNROLL
@@ -167,8 +163,8 @@ RL_RUN void Attend<float>::run(const Params& p, Shared& shared) {
       }
     }
     simt::sync_block();  // the values have been used
-    if (first + kStage < fetch_end)
-      fetch_rows<kStage>(p.values + cache, first + kStage, fetch_end, fetch_end, dim, row, values);
+    if (first + kStage < cached_end)
+      fetch_rows<kStage>(p.values + cache, first + kStage, cached_end, cached_end, dim, row, values);
     simt::copy_commit();
   }
 

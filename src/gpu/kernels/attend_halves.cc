@@ -33,14 +33,10 @@ RL_RUN void Attend<uint16_t>::run(const Params& p, Shared& shared) {
   simt::let_next_start();
   if (simt::skipped(p.skip)) return;
 
-  const int n_positions = p.step->position + 1;
-  const Split s = split_positions(n_positions, max_parts);
-  if (part >= s.parts) return;
-  const int begin = part * s.length;
-  const int end = begin + s.length < n_positions ? begin + s.length : n_positions;
-  // The token's own key and value are not in the cache yet.
-  const bool has_own = end == n_positions;
-  const int fetch_end = has_own ? end - 1 : end;
+  const PartOfPositions own_part = part_of_positions(p.step->position, part, max_parts);
+  const int begin = own_part.begin, end = own_part.end, cached_end = own_part.cached_end;
+  const bool has_own = own_part.has_own;
+  if (end <= begin) return;
 
   const int dim = p.head_dim, q_row = q_stride(dim), stride = AttendHalves::stride(dim),
             row = row_stride(dim);
@@ -55,7 +51,7 @@ RL_RUN void Attend<uint16_t>::run(const Params& p, Shared& shared) {
       static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
   const auto fetch = [&](const uint16_t* from, int first, uint16_t* to) {
     const int whole_tiles = first + (end - first + kTile - 1) / kTile * kTile;
-    fetch_rows<kStage>(from + cache, first, fetch_end, whole_tiles, dim, row,
+    fetch_rows<kStage>(from + cache, first, cached_end, whole_tiles, dim, row,
                        reinterpret_cast<std::byte*>(to));
   };
   fetch(p.keys, begin, keys);

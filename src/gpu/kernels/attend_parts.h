@@ -17,6 +17,20 @@ RL_HOST_DEVICE inline Split split_positions(int n_positions, int max_parts) {
   return {length, (n_positions + length - 1) / length};
 }
 
+/// A block's part of the positions of the token at `position`, whose own key and value are not in the cache
+/// yet.
+struct PartOfPositions {
+  int begin, end;  ///< end <= begin: the block has none
+  bool has_own;    ///< the last one is the token's own
+  int cached_end;  ///< of those that are in the cache
+};
+RL_DEVICE inline PartOfPositions part_of_positions(int position, int part, int max_parts) {
+  const int n = position + 1;
+  const Split s = split_positions(n, max_parts);
+  const int begin = part * s.length, end = begin + s.length < n ? begin + s.length : n;
+  return {begin, end, end == n, end == n ? end - 1 : end};
+}
+
 /// The parts of a token's positions put together, one after another in their order: with
 ///     max, total, sum    of the parts so far (at first kNoScore, 0, 0)
 /// a part's values are added by

@@ -65,12 +65,8 @@ RL_RUN void PrefillAttend<float>::run(const Params& p, Shared& shared) {
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   const int dim = p.head_dim, q_stride = dim + 4, kv_stride = row_stride(dim);
   const int kv_head = static_cast<int>(simt::block_index().y);
-  // The last tokens, which have the most positions, come first.
-  const int first_token =
-      static_cast<int>(simt::grid_size().x - 1 - simt::block_index().x) * tokens_of_block(p.group);
-  const int n_tokens = p.n_tokens - first_token < tokens_of_block(p.group) ? p.n_tokens - first_token
-                                                                           : tokens_of_block(p.group);
-  const int n_queries = n_tokens * p.group;
+  const BlockTokens tokens = block_tokens(p, simt::block_index().x, simt::grid_size().x);
+  const int first_token = tokens.first, n_queries = tokens.n * p.group;
   simt::let_next_start();
   simt::wait_for_previous();
 
@@ -81,7 +77,7 @@ RL_RUN void PrefillAttend<float>::run(const Params& p, Shared& shared) {
       p.keys + static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
   const float* all_values =
       p.values + static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
-  const int end = p.position + first_token + n_tokens;  // of the positions
+  const int end = p.position + first_token + tokens.n;  // of the positions
   fetch_rows<kTile>(all_keys, 0, end, kTile, dim, kv_stride, keys);
   simt::copy_commit();
   for (int i = thread; i < kQueries * dim; i += kBlockThreads) {

@@ -56,6 +56,15 @@ struct PrefillAttend {
   static RL_RUN void run(const Params& p, Shared& shared);
 
   static RL_HOST_DEVICE int tokens_of_block(int group) { return kQueries / group; }
+  /// The tokens that block `number` of `n_blocks` has: the last ones, which have the most positions, come
+  /// first.
+  struct BlockTokens {
+    int first, n;
+  };
+  static RL_HOST_DEVICE BlockTokens block_tokens(const Params& p, uint32_t number, uint32_t n_blocks) {
+    const int most = tokens_of_block(p.group), first = static_cast<int>(n_blocks - 1 - number) * most;
+    return {first, p.n_tokens - first < most ? p.n_tokens - first : most};
+  }
   static uint32_t token_blocks(int n, int group) {
     return static_cast<uint32_t>((n + tokens_of_block(group) - 1) / tokens_of_block(group));
   }

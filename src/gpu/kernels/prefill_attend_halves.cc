@@ -34,12 +34,8 @@ RL_RUN void PrefillAttend<uint16_t>::run(const Params& p, Shared& shared) {
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   const int dim = p.head_dim, stride = AttendHalves::stride(dim), row_bytes = row_stride(dim);
   const int kv_head = static_cast<int>(simt::block_index().y);
-  // The last tokens, which have the most positions, come first.
-  const int first_token =
-      static_cast<int>(simt::grid_size().x - 1 - simt::block_index().x) * tokens_of_block(p.group);
-  const int n_tokens = p.n_tokens - first_token < tokens_of_block(p.group) ? p.n_tokens - first_token
-                                                                           : tokens_of_block(p.group);
-  const int n_queries = n_tokens * p.group;
+  const BlockTokens tokens = block_tokens(p, simt::block_index().x, simt::grid_size().x);
+  const int first_token = tokens.first, n_queries = tokens.n * p.group;
   simt::let_next_start();
   simt::wait_for_previous();
 
@@ -52,7 +48,7 @@ RL_RUN void PrefillAttend<uint16_t>::run(const Params& p, Shared& shared) {
         from + static_cast<size_t>(kv_head) * static_cast<size_t>(p.capacity) * static_cast<size_t>(dim);
     fetch_rows<kTile>(rows, first, end, first + kTile, dim, row_bytes, reinterpret_cast<std::byte*>(to));
   };
-  const int end = p.position + first_token + n_tokens;  // of the positions
+  const int end = p.position + first_token + tokens.n;  // of the positions
   fetch(p.keys, 0, end, keys);
   simt::copy_commit();
   pad_rows(high, 2 * kQueries + kTile, dim);  // of keys, too
