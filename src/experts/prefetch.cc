@@ -14,11 +14,13 @@ constexpr double kLeastPrecision = 0.25;
 
 }  // namespace
 
-PrefetchPlan::PrefetchPlan(int n_experts_used) : precision_(static_cast<size_t>(n_experts_used), 1.0) {}
+PrefetchPlan::PrefetchPlan(int n_experts_used, int most_layers)
+    : precision_(static_cast<size_t>(n_experts_used), 1.0), most_layers_(static_cast<size_t>(most_layers)) {}
 
 void PrefetchPlan::predict(int layer, std::span<const Candidate> missing) {
   layer_ = layer;
-  predicted_.assign(missing.begin(), missing.end());
+  if (predictions_.size() == most_layers_) predictions_.pop_front();
+  predictions_.push_back({layer, {missing.begin(), missing.end()}});
   waiting_.clear();
   for (const Candidate& c : missing) {
     if (precision(c.rank) >= kLeastPrecision) waiting_.push_back(c.expert);
@@ -26,14 +28,16 @@ void PrefetchPlan::predict(int layer, std::span<const Candidate> missing) {
 }
 
 void PrefetchPlan::acquired(int layer, std::span<const int32_t> experts) {
-  if (layer != layer_) return;
-  for (const Candidate& c : predicted_) {
+  const auto prediction = std::ranges::find(predictions_, layer, &Prediction::layer);
+  if (prediction == predictions_.end()) return;
+  for (const Candidate& c : prediction->missing) {
     const bool came_true = std::find(experts.begin(), experts.end(), c.expert) != experts.end();
     double& average = precision_[static_cast<size_t>(c.rank)];
     average += kNewest * ((came_true ? 1.0 : 0.0) - average);
   }
+  predictions_.erase(prediction);
+  if (layer != layer_) return;
   layer_ = -1;
-  predicted_.clear();
   waiting_.clear();
 }
 

@@ -18,9 +18,10 @@ namespace redlite::experts {
 /// that comes true too rarely is not loaded until it does better again.
 class PrefetchPlan {
  public:
-  explicit PrefetchPlan(int n_experts_used);
+  /// At most `most_layers` predictions wait for what their layers then want; a further one drops the oldest.
+  explicit PrefetchPlan(int n_experts_used, int most_layers = 1);
 
-  /// Replaces the prediction: the experts of a layer that are not resident, with their ranks.
+  /// The prediction that next() goes by now: the experts of a layer that are not resident, with their ranks.
   struct Candidate {
     int32_t expert;
     int rank;
@@ -39,8 +40,13 @@ class PrefetchPlan {
 
  private:
   std::vector<double> precision_;  ///< [rank], decaying average
-  int layer_ = -1;
-  std::vector<Candidate> predicted_;
+  struct Prediction {
+    int layer;
+    std::vector<Candidate> missing;
+  };
+  size_t most_layers_;
+  std::deque<Prediction> predictions_;  ///< the newest last
+  int layer_ = -1;                      ///< of the newest, while it counts
   std::deque<int32_t> waiting_;
 };
 

@@ -26,6 +26,18 @@ TEST(PrefetchPlan, ANewPredictionReplacesTheOld) {
   EXPECT_TRUE(plan.empty());
 }
 
+TEST(PrefetchPlan, PredictionsOfSeveralLayersAreJudgedWhenTheirLayersAreAcquired) {
+  PrefetchPlan plan(1, 2);
+  for (int layer = 0; layer < 100; ++layer) {
+    plan.predict(layer + 2, Candidates{{layer % 2, 0}});
+    plan.acquired(layer + 1, std::vector<int32_t>{1});  // the first one nobody predicted
+    EXPECT_FALSE(plan.empty()) << "the newest still waits";
+  }
+  EXPECT_GT(plan.precision(0), 0.5);
+  EXPECT_LT(plan.precision(0), 0.8) << "every other one was wrong";
+  EXPECT_EQ(plan.next(), (ExpertKey{101, 1}));
+}
+
 TEST(PrefetchPlan, ARankThatIsMostlyWrongIsNotLoadedUntilItDoesBetter) {
   PrefetchPlan plan(2);
   const auto round = [&](bool second_comes_true) {
