@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <map>
 #include <utility>
 #include <vector>
@@ -18,6 +19,14 @@
 namespace redlite::experts {
 
 using model::Model;
+
+namespace {
+
+/// The disk has enough to do while so many experts are being read. With fewer it waits between one's end and
+/// the next one's beginning, with more a miss waits behind them.
+constexpr int kBusy = 2;
+
+}  // namespace
 
 struct ExpertCache::Lease::State {
   ExpertCache::Impl* cache = nullptr;
@@ -47,7 +56,7 @@ struct ExpertCache::Bounded {
   };
 
   Bounded(const ExpertFiles& files, const SizeClasses& sizes, const CacheOptions& options,
-          std::unique_ptr<Reader> reader);
+          std::unique_ptr<Reader> reader, std::unique_ptr<EvictionOrder> order);
 
   void acquire(int layer, std::span<const int32_t> ids, Reads reads, Lease::State& lease);
   void prefetch(int layer, std::span<const int32_t> ids);
@@ -59,6 +68,7 @@ struct ExpertCache::Bounded {
 
   Slot& start_load(const PlanEntry& entry);
   void start_prefetches();
+  void fill_idle_disk();
   /// False when the class has no slot to spare.
   bool start_prefetch(ExpertKey key);
   /// What a prediction marks as used is evicted neither by its layer's misses nor by the other loads.
@@ -75,6 +85,7 @@ struct ExpertCache::Bounded {
   Arena arena;
   std::vector<Slot> slots;
   PrefetchPlan plan;
+  std::deque<ExpertKey> when_idle;        ///< what read_when_idle() named, and was not begun
   IoChoice io;                            ///< rates only if it was left to us
   std::vector<int> prefetches_in_flight;  ///< [class], those no lease waits for
   int urgent = 0;                         ///< loads that a lease waits or waited for
@@ -94,9 +105,11 @@ struct ExpertCache::Impl {
 };
 
 ExpertCache::Bounded::Bounded(const ExpertFiles& expert_files, const SizeClasses& sizes,
-                              const CacheOptions& options, std::unique_ptr<Reader> reader)
+                              const CacheOptions& options, std::unique_ptr<Reader> reader,
+                              std::unique_ptr<EvictionOrder> order)
     : files(expert_files),
-      pool(sizes.class_of_layer, files.n_experts, divide(sizes, files.n_experts_used, options.size.bytes)),
+      pool(sizes.class_of_layer, files.n_experts, divide(sizes, files.n_experts_used, options.size.bytes),
+           std::move(order)),
       arena(pool.arena_bytes()),
       slots(static_cast<size_t>(pool.n_slots())),
       plan(files.n_experts_used),
@@ -199,6 +212,17 @@ void ExpertCache::Bounded::pump(bool wait) {
     }
   }
   if (urgent == 0 && !plan.empty()) start_prefetches();
+  fill_idle_disk();
+}
+
+void ExpertCache::Bounded::fill_idle_disk() {
+  bool started = false;
+  while (!when_idle.empty() && store.pending() < kBusy) {
+    const ExpertKey key = when_idle.front();
+    when_idle.pop_front();
+    if (!pool.resident(key)) started |= start_prefetch(key);
+  }
+  if (started) poll(false);
 }
 
 void ExpertCache::Bounded::poll(bool wait) {
@@ -323,7 +347,8 @@ void ExpertCache::Lease::retire(int index) {
 ExpertCache::ExpertCache(const Model& model, CacheOptions options)
     : ExpertCache(expert_files(model), options, nullptr) {}
 
-ExpertCache::ExpertCache(const ExpertFiles& files, CacheOptions options, std::unique_ptr<Reader> reader)
+ExpertCache::ExpertCache(const ExpertFiles& files, CacheOptions options, std::unique_ptr<Reader> reader,
+                         std::unique_ptr<EvictionOrder> order)
     : impl_(std::make_unique<Impl>()) {
   impl_->files = files;
   if (options.size.kind == CacheSize::Kind::Full) {
@@ -331,7 +356,8 @@ ExpertCache::ExpertCache(const ExpertFiles& files, CacheOptions options, std::un
     return;
   }
   impl_->prefetch = options.prefetch;
-  impl_->bounded = std::make_unique<Bounded>(files, size_classes(files), options, std::move(reader));
+  impl_->bounded =
+      std::make_unique<Bounded>(files, size_classes(files), options, std::move(reader), std::move(order));
 }
 
 ExpertCache::~ExpertCache() {
@@ -370,6 +396,12 @@ void ExpertCache::prefetch(int layer, std::span<const int32_t> experts) {
 
 void ExpertCache::read_ahead(int layer, std::span<const int32_t> experts) {
   if (prefetching()) impl_->bounded->read_ahead(layer, experts);
+}
+
+void ExpertCache::read_when_idle(std::span<const ExpertKey> keys) {
+  if (!prefetching() || !impl_->bounded) return;
+  impl_->bounded->when_idle.assign(keys.begin(), keys.end());
+  impl_->bounded->pump(false);
 }
 
 int ExpertCache::worth_keeping(int layer, int n) const {

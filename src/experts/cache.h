@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "experts/eviction.h"
 #include "experts/io_mode.h"
 #include "model/model.h"
 
@@ -58,9 +59,10 @@ class ExpertCache {
  public:
   /// Throws Error when the cache cannot hold one token's experts, naming the least size that works.
   ExpertCache(const model::Model& model, CacheOptions options);
-  /// The same for files without a model around them and a reader of the caller's choice (nullptr: the best):
-  /// for tests and benchmarks.
-  ExpertCache(const ExpertFiles& files, CacheOptions options, std::unique_ptr<Reader> reader);
+  /// The same for files without a model around them, a reader of the caller's choice (nullptr: the best), and
+  /// an order in which experts make room.
+  ExpertCache(const ExpertFiles& files, CacheOptions options, std::unique_ptr<Reader> reader,
+              std::unique_ptr<EvictionOrder> order = std::make_unique<LeastRecentlyUsed>());
   /// Waits for reads in flight. All leases must be gone.
   ~ExpertCache();
 
@@ -109,6 +111,11 @@ class ExpertCache {
   /// this order, at once, as many as there are slots besides those pinned and those worth keeping. What is
   /// resident is marked as used. Ignored when prefetch is off.
   void read_ahead(int layer, std::span<const int32_t> experts);
+
+  /// Replaces what is read when the disk has next to nothing else to do: experts that the layers to come will
+  /// probably need, first those to begin with. They are begun one by one by whatever looks after the reads,
+  /// as long as few experts are under way, so that those of an acquire() need not wait behind many.
+  void read_when_idle(std::span<const ExpertKey> keys);
 
   /// Most experts of a layer that one lease may hold: a quarter of the slots its class has, n_experts_used at
   /// least.
