@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "gpu/kernels/route.h"
 
 namespace redlite::gpu {
 namespace {
@@ -24,11 +25,26 @@ int piece_end(int first, int last) {
   return first + size;
 }
 
-experts::ExpertPool make_pool(const model::Model& model, uint64_t bytes) {
+/// Where both tiers are bounded, and have the same classes: types of one size in the file can have two on the
+/// device.
+std::optional<experts::TwoTiers> make_tiers(const model::Model& model, const HostOptions& options) {
+  const std::vector<int> classes = device_slot_classes(model).class_of_layer;
+  if (options.tier.kind == experts::CacheSize::Kind::Full ||
+      classes != experts::size_classes(experts::expert_files(model)).class_of_layer)
+    return std::nullopt;
+  return experts::TwoTiers(classes, model.config().n_experts, model.config().n_experts_used);
+}
+
+experts::ExpertPool make_pool(const model::Model& model, uint64_t bytes,
+                              std::unique_ptr<experts::EvictionOrder> order) {
   const experts::SizeClasses sizes = device_slot_classes(model);
   const int n_used = model.config().n_experts_used;
   return {sizes.class_of_layer, model.config().n_experts,
-          experts::divide(sizes, n_used, std::min(bytes, sizes.full_bytes()))};
+          experts::divide(sizes, n_used, std::min(bytes, sizes.full_bytes())), std::move(order)};
+}
+
+std::unique_ptr<experts::EvictionOrder> least_recently_used() {
+  return std::make_unique<experts::LeastRecentlyUsed>();
 }
 
 }  // namespace
@@ -46,9 +62,11 @@ HostDecode::HostDecode(const model::Model& model, Device& device, Stream& stream
       options_(options),
       encode_(std::move(encode)),
       profile_(profile),
-      pool_(make_pool(model, cache_bytes)),
+      tiers_(make_tiers(model, options)),
+      pool_(make_pool(model, cache_bytes, tiers_ ? tiers_->near_order() : least_recently_used())),
       source_(experts::expert_files(model), {options.tier, options.prefetch, options.io},
-              options.reader ? options.reader() : nullptr),
+              options.reader ? options.reader() : nullptr,
+              tiers_ ? tiers_->far_order() : least_recently_used()),
       mapped_expert_(model.mapped_expert(0, 0)),
       scratch_(device, "the early-out flag", 0) {
   const auto n_layers = static_cast<size_t>(config_.n_layers);
@@ -62,8 +80,9 @@ HostDecode::HostDecode(const model::Model& model, Device& device, Stream& stream
   table_ = device.allocate_host(n_layers * static_cast<size_t>(config_.n_experts) * sizeof(uint64_t),
                                 "the table of slots");
   std::fill_n(table_.host<uint64_t>(), table_.bytes() / sizeof(uint64_t), uint64_t{0});
-  records_ = device.allocate_host(2 * n_layers * sizeof(RouteRecord), "the routers' records");
-  std::fill_n(records_.host<RouteRecord>(), 2 * n_layers, RouteRecord{});
+  records_ =
+      device.allocate_host((1 + Route::kMostAhead) * n_layers * sizeof(RouteRecord), "the routers' records");
+  std::fill_n(records_.host<RouteRecord>(), (1 + Route::kMostAhead) * n_layers, RouteRecord{});
   stop_ = scratch_.take<uint32_t>(1);
   stream.fill(stop_, 0, sizeof(uint32_t));
   beside_ = device.create_stream();
@@ -77,8 +96,14 @@ HostSlots HostDecode::slots(int l) const {
           records_.on_device<RouteRecord>() + l, stop_};
 }
 
-HostSlots HostDecode::prediction(int l) const {
-  return {nullptr, records_.on_device<RouteRecord>() + config_.n_layers + l, nullptr};
+/// Those behind the next one only say what to read from the file meanwhile.
+int HostDecode::predicted_layers() const {
+  if (!options_.prefetch) return 0;
+  return files_ ? 1 : Route::kMostAhead;
+}
+
+HostSlots HostDecode::prediction(int l, int distance) const {
+  return {nullptr, records_.on_device<RouteRecord>() + distance * config_.n_layers + l, nullptr};
 }
 
 void HostDecode::run(uint32_t number, bool logits, bool graphs) {
@@ -87,7 +112,7 @@ void HostDecode::run(uint32_t number, bool logits, bool graphs) {
   graphs_on_ = graphs;
   if (!walk_) {
     walk_.emplace(HostWalk::Sizes{config_.n_layers, config_.n_experts, config_.n_experts_used}, pool_,
-                  source_, table_.host<uint64_t>(), Lookahead(1, 1, {}), options_.prefetch);
+                  source_, table_.host<uint64_t>(), Lookahead(1, 1, {}), predicted_layers());
   }
   if (graphs && !lookahead_chosen_) {
     walk_->set_lookahead(choose_lookahead());
@@ -228,8 +253,8 @@ const RouteRecord* HostDecode::routed(int layer) {
   return nullptr;
 }
 
-const RouteRecord* HostDecode::predicted(int layer) {
-  return if_current(records_.host<RouteRecord>()[config_.n_layers + layer]);
+const RouteRecord* HostDecode::predicted(int layer, int distance) {
+  return if_current(records_.host<RouteRecord>()[distance * config_.n_layers + layer]);
 }
 
 const std::byte* HostDecode::on_device(const std::byte* host) const {

@@ -11,6 +11,7 @@
 #include "experts/cache.h"
 #include "experts/pool.h"
 #include "experts/reader.h"
+#include "experts/two_tiers.h"
 #include "gpu/device_model.h"
 #include "gpu/expert_stream.h"
 #include "gpu/host_walk.h"
@@ -56,9 +57,12 @@ class HostDecode final : private HostGpu {
   /// Device memory of the least cache.
   static uint64_t least_cache_bytes(const model::Model& model);
 
-  /// What Route gets for layer l; and where it tells what layer l is predicted to select.
+  /// What Route gets for layer l.
   HostSlots slots(int l) const;
-  HostSlots prediction(int l) const;
+  /// So many layers are predicted by each router; and where it tells what layer l is predicted to select, by
+  /// the router `distance` before.
+  int predicted_layers() const;
+  HostSlots prediction(int l, int distance) const;
   size_t scratch_bytes() const { return scratch_.bytes(); }
   uint32_t* stop_flag() const { return stop_; }
   /// Where the kernels' slots of the running token are written.
@@ -86,7 +90,7 @@ class HostDecode final : private HostGpu {
  private:
   void submit(int first, int last, bool predict) override;
   const RouteRecord* routed(int layer) override;
-  const RouteRecord* predicted(int layer) override;
+  const RouteRecord* predicted(int layer, int distance) override;
   void load(int layer, std::span<const SlotLoad> loads) override;
   void resume(int layer, std::span<const SlotLoad> loads, std::span<const int32_t> slots) override;
   void load_beside(int layer, std::span<const SlotLoad> loads) override;
@@ -107,13 +111,15 @@ class HostDecode final : private HostGpu {
   Encode encode_;
   Profile* profile_;
 
+  std::optional<experts::TwoTiers> tiers_;  ///< where host memory is bounded, too
   experts::ExpertPool pool_;
   experts::ExpertCache source_;
   model::Model::Expert mapped_expert_;    ///< the first one of the first layer
   std::optional<RegisteredFiles> files_;  ///< a full tier
   HostBuffer tier_;                       ///< a bounded one
   HostBuffer table_;                      ///< uint64_t [n_layers][n_experts]
-  HostBuffer records_;                    ///< RouteRecord [2][n_layers]: of the routers, of the predictions
+  HostBuffer records_;  ///< RouteRecord [1 + Route::kMostAhead][n_layers]: of the routers, of the
+                        ///< predictions by distance
   Arena scratch_;
   uint32_t* stop_ = nullptr;
   int32_t* slots_of_token_ = nullptr;

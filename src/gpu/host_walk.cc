@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -14,27 +15,29 @@ using experts::Plan;
 using experts::PlanEntry;
 
 HostWalk::HostWalk(const Sizes& sizes, experts::ExpertPool& pool, experts::ExpertCache& source,
-                   uint64_t* table, Lookahead lookahead, bool prefetch)
+                   uint64_t* table, Lookahead lookahead, int predicted_layers)
     : sizes_(sizes),
       pool_(pool),
       source_(source),
       table_(table),
       lookahead_(lookahead),
-      prefetch_(prefetch),
       uses_(static_cast<size_t>(sizes.n_layers) * static_cast<size_t>(sizes.n_experts)),
       published_(static_cast<size_t>(pool.n_slots())),
-      prefetched_(static_cast<size_t>(pool.n_slots())),
-      plan_(sizes.n_used) {}
+      prefetched_(static_cast<size_t>(pool.n_slots())) {
+  for (int distance = 1; distance <= predicted_layers; ++distance)
+    plans_.push_back({.plan = experts::PrefetchPlan(sizes.n_used, distance), .likely = {}});
+}
 
 void HostWalk::token(HostGpu& gpu, int most) {
   submitted_ = 0;
-  predicted_layer_ = -1;
+  begun_layer_ = -1;
+  for (Ahead& ahead : plans_) ahead.heard = -1;
   ++statistics_.tokens;
   for (int l = 0; l < sizes_.n_layers; ++l) {
     if (submitted_ <= l) {
       const int window = std::min(lookahead_.window(), most);
       const int end = std::min(l + window, sizes_.n_layers + 1);
-      gpu.submit(submitted_, end, prefetch_ && window == 1);
+      gpu.submit(submitted_, end, prefetching() && window == 1);
       submitted_ = end;
       ++statistics_.windows;
     }
@@ -55,7 +58,7 @@ void HostWalk::finish() {
 void HostWalk::settle(HostGpu& gpu, int layer, const RouteRecord& record) {
   release_held();  // the layer before is done
   const std::span<const int32_t> ids(record.ids, static_cast<size_t>(sizes_.n_used));
-  plan_.acquired(layer, ids);
+  for (Ahead& ahead : plans_) ahead.plan.acquired(layer, ids);
   if (copies_.empty()) ahead_.reset();  // what was not begun is this layer's own business now
 
   held_ = pool_.acquire(layer, ids);
@@ -114,6 +117,8 @@ void HostWalk::bring(HostGpu& gpu, int layer, const Plan& plan, std::span<const 
     std::vector<int32_t> ids;
     for (const int i : missing) ids.push_back(plan.entries[static_cast<size_t>(i)].key.expert);
     Lease& lease = held_lease_.emplace(source_.acquire(layer, ids));
+    // Behind these reads, those of the next layers.
+    if (!hear_predictions(gpu, layer + 1)) read_ahead_from(layer + 1);
     const auto add = [&](int index) {
       const PlanEntry& e = plan.entries[static_cast<size_t>(missing[static_cast<size_t>(index)])];
       loads.push_back({e.key, pool_.number_in_class(e.slot), lease.expert(index)});
@@ -139,31 +144,59 @@ void HostWalk::release_held() {
 }
 
 void HostWalk::pump(HostGpu& gpu, int layer) {
+  source_.begin_reads();  // the disk goes on meanwhile
   if (!copies_.empty()) {
     if (!gpu.beside_done()) return;
     end_copies();
   }
-  if (!prefetch_ || layer == 0) return;
-  if (predicted_layer_ != layer) {
-    const RouteRecord* predicted = gpu.predicted(layer);
-    if (predicted == nullptr) return;
-    begin_prefetch(layer, *predicted);
-  }
+  if (!prefetching() || layer == 0) return;
+  hear_predictions(gpu, layer);
+  if (plans_.front().heard != layer) return;
+  if (begun_layer_ != layer) begin_prefetch(layer);
   if (ahead_) start_copies(gpu, layer);
 }
 
-void HostWalk::begin_prefetch(int layer, const RouteRecord& predicted) {
-  predicted_layer_ = layer;
+bool HostWalk::hear_predictions(HostGpu& gpu, int layer) {
+  bool news = false;
+  for (int behind = 0; behind < static_cast<int>(plans_.size()) && layer + behind < sizes_.n_layers;
+       ++behind) {
+    Ahead& ahead = plans_[static_cast<size_t>(behind)];
+    if (ahead.heard == layer) continue;
+    const RouteRecord* predicted = gpu.predicted(layer + behind, behind + 1);
+    if (predicted == nullptr) continue;
+    ahead.heard = layer;
+    news = true;
+    std::vector<experts::PrefetchPlan::Candidate> candidates;
+    for (int rank = 0; rank < sizes_.n_used; ++rank) {
+      if (!pool_.resident({layer + behind, predicted->ids[rank]}))
+        candidates.push_back({predicted->ids[rank], rank});
+    }
+    ahead.plan.predict(layer + behind, candidates);
+    ahead.likely.clear();
+    while (const std::optional<ExpertKey> key = ahead.plan.next()) ahead.likely.push_back(*key);
+  }
+  if (news) read_ahead_from(layer);
+  return news;
+}
+
+void HostWalk::read_ahead_from(int layer) {
+  std::vector<ExpertKey> keys;
+  for (const Ahead& ahead : plans_) {
+    std::ranges::copy_if(ahead.likely, std::back_inserter(keys),
+                         [&](const ExpertKey& key) { return key.layer >= layer; });
+  }
+  source_.read_when_idle(keys);
+}
+
+void HostWalk::begin_prefetch(int layer) {
+  begun_layer_ = layer;
   ahead_.reset();
   ahead_ids_.clear();
   // The layer in front holds what was loaded for it.
   if (!source_.two_leases_fit(layer)) return;
-  std::vector<experts::PrefetchPlan::Candidate> candidates;
-  for (int rank = 0; rank < sizes_.n_used; ++rank) {
-    if (!pool_.resident({layer, predicted.ids[rank]})) candidates.push_back({predicted.ids[rank], rank});
-  }
-  plan_.predict(layer, candidates);
-  while (const std::optional<ExpertKey> key = plan_.next()) ahead_ids_.push_back(key->expert);
+  // What is neither there nor on its way waits for its turn, behind what the router may be missing.
+  for (const ExpertKey& key : plans_.front().likely)
+    if (source_.resident(key.layer, key.expert)) ahead_ids_.push_back(key.expert);
   if (!ahead_ids_.empty()) ahead_.emplace(source_.acquire(layer, ahead_ids_));
 }
 
@@ -182,7 +215,7 @@ void HostWalk::start_copies(HostGpu& gpu, int layer) {
     }
     std::optional<int> ready;
     try {
-      ready = ahead_->try_next();
+      ready = ahead_->next_present();  // another read might change who is the victim
     } catch (const Error&) {
       continue;  // whoever needs it will say so
     }
@@ -212,6 +245,7 @@ void HostWalk::end_copies() {
 void HostWalk::pause() {
   end_copies();
   ahead_.reset();
+  source_.read_when_idle({});
 }
 
 void HostWalk::abandon() {
@@ -221,6 +255,7 @@ void HostWalk::abandon() {
   }
   copies_.clear();
   ahead_.reset();
+  source_.read_when_idle({});
   release_held();
 }
 

@@ -26,14 +26,14 @@ struct SlotLoad {
 class HostGpu {
  public:
   virtual ~HostGpu() = default;
-  /// Submits segments [first, last). With `predict`, their routers also tell what the next layer will
+  /// Submits segments [first, last). With `predict`, their routers also tell what the next layers will
   /// probably select.
   virtual void submit(int first, int last, bool predict) = 0;
   /// What a layer's router said in this token; nullptr: nothing yet. Throws Error when the GPU has failed, or
   /// not answered for too long.
   virtual const RouteRecord* routed(int layer) = 0;
-  /// The same for the experts that layer `layer` was predicted to select, by the layer before it.
-  virtual const RouteRecord* predicted(int layer) = 0;
+  /// The same for the experts that layer `layer` was predicted to select, by the layer `distance` before it.
+  virtual const RouteRecord* predicted(int layer, int distance) = 0;
   /// Fills slots, behind what was submitted.
   virtual void load(int layer, std::span<const SlotLoad> loads) = 0;
   /// Fills slots, then lets the token that stopped at this layer's router go on: these slots have its
@@ -80,9 +80,10 @@ class HostWalk {
   struct Sizes {
     int n_layers, n_experts, n_used;
   };
-  /// `table`: [n_layers][n_experts], zeros. The references must live as long.
+  /// `table`: [n_layers][n_experts], zeros. The references must live as long. So many layers before one its
+  /// experts are predicted (0: there is no prefetch).
   HostWalk(const Sizes& sizes, experts::ExpertPool& pool, experts::ExpertCache& source, uint64_t* table,
-           Lookahead lookahead, bool prefetch);
+           Lookahead lookahead, int predicted_layers);
 
   /// Submits a whole token, through to its output, with at most `most` layers ahead. Throws Error when an
   /// expert cannot be read or the GPU fails; abandon() must follow.
@@ -100,7 +101,7 @@ class HostWalk {
   /// What became of each expert, [n_layers][n_experts]; those that came late count as misses.
   std::vector<experts::ExpertUse> uses() const;
   const Lookahead& lookahead() const { return lookahead_; }
-  bool prefetching() const { return prefetch_; }
+  bool prefetching() const { return !plans_.empty(); }
 
  private:
   using Lease = experts::ExpertCache::Lease;
@@ -110,9 +111,13 @@ class HostWalk {
   void release_held();
   // Prefetch of the layer whose router is waited for.
   void pump(HostGpu& gpu, int layer);
-  void begin_prefetch(int layer, const RouteRecord& predicted);
+  void begin_prefetch(int layer);
   void start_copies(HostGpu& gpu, int layer);
   void end_copies();
+  /// Takes up what the router in front of `layer` predicted, as far as it has spoken; false: nothing new.
+  bool hear_predictions(HostGpu& gpu, int layer);
+  /// What is read while the disk would be idle, of `layer` and those behind it.
+  void read_ahead_from(int layer);
 
   size_t index(experts::ExpertKey key) const;
   uint64_t& entry(experts::ExpertKey key) const;
@@ -124,7 +129,6 @@ class HostWalk {
   experts::ExpertCache& source_;
   uint64_t* table_;
   Lookahead lookahead_;
-  bool prefetch_;
   HostWalkStatistics statistics_;
   std::vector<experts::ExpertUse> uses_;  ///< [n_layers][n_experts], but for who is resident
 
@@ -134,9 +138,15 @@ class HostWalk {
   experts::Plan held_;                         ///< of the layer heard last
   std::optional<Lease> held_lease_;            ///< what was loaded for it
 
-  experts::PrefetchPlan plan_;
-  int predicted_layer_ = -1;           ///< whose prediction was taken up last
-  std::optional<Lease> ahead_;         ///< its experts that are not in slots
+  // Predictions of the router in front of a layer: for that layer, and those behind it.
+  struct Ahead {
+    experts::PrefetchPlan plan;
+    int heard = -1;                          ///< in front of which layer the router was
+    std::vector<experts::ExpertKey> likely;  ///< not in slots then, most probable first
+  };
+  std::vector<Ahead> plans_;           ///< [distance - 1]
+  int begun_layer_ = -1;               ///< whose likely experts were asked for last
+  std::optional<Lease> ahead_;         ///< those of them that were not in slots
   std::vector<int32_t> ahead_ids_;     ///< of the lease
   std::vector<experts::Plan> copies_;  ///< under way beside
 };

@@ -7,6 +7,7 @@
 #include "gpu/kernels/attend.h"
 #include "gpu/kernels/delta_step.h"
 #include "gpu/kernels/device_matrix.h"
+#include "gpu/kernels/route.h"
 
 namespace redlite::gpu {
 
@@ -45,8 +46,8 @@ Scratch::Scratch(Device& device, const model::Config& c, int most_tokens, int ca
   step = arena_.take<Step>(1);
   best = arena_.take<uint64_t>(1);
   best_ticket = arena_.take<uint32_t>(1);
-  predicted_router = arena_.take<float>(n(c.n_experts));
-  predicted_ticket = arena_.take<uint32_t>(1);
+  predicted_router = arena_.take<float>(n(Route::kMostAhead * c.n_experts));
+  predicted_tickets = arena_.take<uint32_t>(n(Route::kMostAhead));
 
   host_step = device.allocate_host(sizeof(Step), "the step's record");
   host_x = device.allocate_host(n(batch, c.n_embd) * sizeof(float), "embeddings");
@@ -67,7 +68,7 @@ void Scratch::begin(Stream& stream) {
   stream.fill(ids, 0, selected * sizeof(int32_t));
   stream.fill(slots, 0, selected * sizeof(int32_t));
   stream.fill(tickets, 0, static_cast<size_t>(batch) * sizeof(uint32_t));
-  stream.fill(predicted_ticket, 0, sizeof(uint32_t));
+  stream.fill(predicted_tickets, 0, Route::kMostAhead * sizeof(uint32_t));
   stream.fill(best, 0, sizeof(uint64_t));
   stream.fill(best_ticket, 0, sizeof(uint32_t));
   stream.copy(rope_frequencies, frequencies.data(), frequencies.size() * sizeof(double));

@@ -46,10 +46,10 @@ struct Scratch {
   std::byte* hidden_rounded;  ///< [batch][n_experts_used + 1][rounded_bytes(hidden_stride)]
   float* logits;              ///< [batch][n_vocab]
   Step* step;
-  uint64_t* best;           ///< of Best
-  uint32_t* best_ticket;    ///< of Best
-  float* predicted_router;  ///< [n_experts], of the next layer
-  uint32_t* predicted_ticket;
+  uint64_t* best;               ///< of Best
+  uint32_t* best_ticket;        ///< of Best
+  float* predicted_router;      ///< [Route::kMostAhead][n_experts], of the next layers
+  uint32_t* predicted_tickets;  ///< [Route::kMostAhead]
 
   HostBuffer host_step;    ///< Step
   HostBuffer host_x;       ///< float [batch][n_embd]

@@ -209,36 +209,37 @@ void TokenPass::encode_mixer(int l, bool predict) {
 
   // h[n_embd], the experts' input; router[n_experts (+ 1)], ids and scores of the selected experts
   const int n_rows = c.n_experts + (w.experts.has_shared ? 1 : 0);
-  Route::Params::Next next{};
-  if (predict && l + 1 < c.n_layers) {
-    const DeviceLayer& after = weights_.layer(l + 1);
-    next = {.router = after.router,
-            .logits = s.predicted_router,
-            .table = after.ahead,
-            .host = host_ ? host_->prediction(l + 1) : HostSlots{},
-            .ticket = s.predicted_ticket};
+  Route::Params route{.x = s.x,
+                      .weight = w.ffn_norm,
+                      .router = w.router,
+                      .input = s.h,
+                      .rounded = s.h_rounded,
+                      .logits = s.router,
+                      .ids = s.ids,
+                      .scores = s.scores,
+                      .slots = s.slots,
+                      .table = w.table,
+                      .host = host_ ? host_->slots(l) : HostSlots{},
+                      .step = s.step,
+                      .tickets = s.tickets,
+                      .eps = c.rms_eps,
+                      .n = n_embd,
+                      .n_experts = c.n_experts,
+                      .n_used = c.n_experts_used,
+                      .n_rows = n_rows};
+  const int wanted = !predict ? 0 : host_ ? host_->predicted_layers() : 1;
+  const int predicted = std::min(wanted, c.n_layers - 1 - l);
+  for (int i = 0; i < predicted; ++i) {
+    const DeviceLayer& after = weights_.layer(l + 1 + i);
+    route.next[i] = {.router = after.router,
+                     .logits = s.predicted_router + i * c.n_experts,
+                     .table = after.ahead,
+                     .host = host_ ? host_->prediction(l + 1 + i, i + 1) : HostSlots{},
+                     .ticket = s.predicted_tickets + i};
   }
-  const uint32_t blocks = Route::blocks(n_rows) + (next.router != nullptr ? Route::blocks(c.n_experts) : 0);
-  launch<Route>({blocks, 1}, Route::dynamic_shared(n_embd),
-                {.x = s.x,
-                 .weight = w.ffn_norm,
-                 .router = w.router,
-                 .input = s.h,
-                 .rounded = s.h_rounded,
-                 .logits = s.router,
-                 .ids = s.ids,
-                 .scores = s.scores,
-                 .slots = s.slots,
-                 .table = w.table,
-                 .host = host_ ? host_->slots(l) : HostSlots{},
-                 .step = s.step,
-                 .tickets = s.tickets,
-                 .next = next,
-                 .eps = c.rms_eps,
-                 .n = n_embd,
-                 .n_experts = c.n_experts,
-                 .n_used = c.n_experts_used,
-                 .n_rows = n_rows});
+  const uint32_t blocks =
+      Route::blocks(n_rows) + static_cast<uint32_t>(predicted) * Route::blocks(c.n_experts);
+  launch<Route>({blocks, 1}, Route::dynamic_shared(n_embd), route);
   show(Stage::FfnInput, l, n_embd, s.h);
   if (tapped()) show_route(l);
 }

@@ -109,6 +109,25 @@ TEST_F(HostDecodeTest, CountersAddUp) {
   }
 }
 
+// Routers tell what the next layers need, which is read into host memory while the disk has nothing else to
+// do; where host memory holds all experts there is nothing to read.
+TEST_F(HostDecodeTest, ExpertsOfLaterLayersAreReadAhead) {
+  GpuOptions options = host(DecodeMode::sync);
+  options.experts.host_tier = {CacheSize::Kind::Bounded, 3 * experts::ExpertCache::minimum_bytes(model)};
+  const auto tier = [&] {
+    const auto runner = open(options);
+    EXPECT_EQ(logits(*runner), expected);
+    EXPECT_EQ(runner->host_decode()->predicted_layers(), options.experts.host.prefetch ? 3 : 0);
+    return runner->host_decode()->tier_statistics();
+  };
+  const experts::CacheStats with = tier();
+  EXPECT_GT(with.prefetched, 0u);
+  EXPECT_GT(with.prefetch_useful + with.prefetch_late, 0u);
+  options.experts.host.prefetch = false;
+  EXPECT_EQ(tier().prefetched, 0u);
+  EXPECT_EQ(open(host(DecodeMode::sync))->host_decode()->predicted_layers(), 1);
+}
+
 TEST_F(HostDecodeTest, EveryLoadIsCounted) {
   GpuOptions options = host(DecodeMode::sync);
   const auto runner = open(options);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "experts/reader.h"
 #include "experts/test_files.h"
+#include "experts/two_tiers.h"
 
 namespace redlite::gpu {
 namespace {
@@ -63,16 +64,18 @@ class RandomChoices final : public Choices {
 /// they have a beginning and an end.
 class RuleGpu final : public HostGpu {
  public:
-  RuleGpu(const HostWalk::Sizes& sizes, const uint64_t* table, int n_slots, Choices& choices)
+  /// Each router predicts so many layers.
+  RuleGpu(const HostWalk::Sizes& sizes, const uint64_t* table, int n_slots, int ahead, Choices& choices)
       : sizes_(sizes),
         table_(table),
         choices_(choices),
         content_(static_cast<size_t>(n_slots)),
         readers_(content_.size()),
         records_(static_cast<size_t>(sizes.n_layers)),
-        predictions_(records_.size()),
+        predictions_(records_.size() * static_cast<size_t>(ahead)),
         valid_(records_.size()),
-        predicted_valid_(records_.size()) {}
+        predicted_valid_(predictions_.size()),
+        ahead_(ahead) {}
 
   void begin_token() {
     std::fill(valid_.begin(), valid_.end(), false);
@@ -107,14 +110,18 @@ class RuleGpu final : public HostGpu {
       }
       if (s < sizes_.n_layers) main_.push_back({Step::Route, s});
       // The same kernel, which may say it a little later.
-      if (predict && s + 1 < sizes_.n_layers) main_.push_back({Step::Predict, s + 1});
+      for (int d = 1; predict && d <= ahead_ && s + d < sizes_.n_layers; ++d) {
+        main_.push_back({Step::Predict, s + d});
+        main_.back().distance = d;
+      }
     }
   }
   // Called until there is an answer: something has to happen each time.
   const RouteRecord* routed(int layer) override {
     if (valid_[static_cast<size_t>(layer)]) return &records_[static_cast<size_t>(layer)];
     const bool both = !main_.empty() && !beside_.empty();
-    const bool predicted_before = predicted_valid_[static_cast<size_t>(layer)];
+    const size_t prediction = index(layer, 1);
+    const bool predicted_before = predicted_valid_[prediction];
     if (both ? choices_.next(2) == 0 : main_.empty()) {
       RL_CHECK(!beside_.empty(), "the host waits for nothing");
       step_beside();
@@ -122,14 +129,15 @@ class RuleGpu final : public HostGpu {
       step_beside();
     }
     // The router may have spoken as well before the prediction is heard.
-    if (predicted_valid_[static_cast<size_t>(layer)] && !predicted_before && choices_.next(2) == 1) {
+    if (predicted_valid_[prediction] && !predicted_before && choices_.next(2) == 1) {
       while (!main_.empty() && !valid_[static_cast<size_t>(layer)] && step_main()) {
       }
     }
     return nullptr;
   }
-  const RouteRecord* predicted(int layer) override {
-    return predicted_valid_[static_cast<size_t>(layer)] ? &predictions_[static_cast<size_t>(layer)] : nullptr;
+  const RouteRecord* predicted(int layer, int distance) override {
+    const size_t at = index(layer, distance);
+    return predicted_valid_[at] ? &predictions_[at] : nullptr;
   }
   void load(int /*layer*/, std::span<const SlotLoad> loads) override {
     main_.push_back({Step::Load, 0, {loads.begin(), loads.end()}});
@@ -152,8 +160,13 @@ class RuleGpu final : public HostGpu {
     std::vector<SlotLoad> loads = {};
     std::vector<int32_t> slots = {};
     bool begun = false;
+    int distance = 0;
   };
   static constexpr ExpertKey kLoading{-2, -2};
+
+  size_t index(int layer, int distance) const {
+    return static_cast<size_t>((distance - 1) * sizes_.n_layers + layer);
+  }
 
   void choose(int32_t* ids) {
     const int first = choices_.next(sizes_.n_experts);
@@ -200,8 +213,8 @@ class RuleGpu final : public HostGpu {
         break;
       }
       case Step::Predict:
-        choose(predictions_[layer].ids);
-        predicted_valid_[layer] = true;
+        choose(predictions_[index(s.layer, s.distance)].ids);
+        predicted_valid_[index(s.layer, s.distance)] = true;
         break;
       case Step::Load:
         if (!load_step(s)) return true;
@@ -244,6 +257,7 @@ class RuleGpu final : public HostGpu {
   std::vector<int> routers_, experts_;
   std::vector<int32_t> slots_of_token_;
   bool flag_ = false;
+  int ahead_;
   std::deque<Step> main_, beside_;
 };
 
@@ -252,16 +266,36 @@ struct Setting {
   int n_slots;
   int window;
   int n_tokens;
+  int ahead = 1;            ///< layers that each router predicts
+  uint64_t tier_bytes = 0;  ///< of a bounded tier in host memory; 0: the mapped files
 };
 
 HostWalkStatistics run(const TestFiles& files, const Setting& setting, Choices& choices) {
-  experts::ExpertPool pool(std::vector<int>(static_cast<size_t>(setting.sizes.n_layers), 0),
-                           setting.sizes.n_experts, {{4096, setting.n_slots}});
-  experts::ExpertCache source(files.files(), {}, nullptr);
+  const std::vector<int> classes(static_cast<size_t>(setting.sizes.n_layers), 0);
+  const experts::TwoTiers tiers(classes, setting.sizes.n_experts, setting.sizes.n_used);
+  const bool bounded = setting.tier_bytes > 0;
+  const auto order = [&](auto of_tiers) -> std::unique_ptr<experts::EvictionOrder> {
+    if (bounded) return of_tiers();
+    return std::make_unique<experts::LeastRecentlyUsed>();
+  };
+  experts::ExpertPool pool(classes, setting.sizes.n_experts, {{4096, setting.n_slots}},
+                           order([&] { return tiers.near_order(); }));
+  // All of one size, as in the pool.
+  experts::ExpertFiles one_size = files.files();
+  std::vector<model::ExpertLayer> layers;
+  for (int l = 0; l < setting.sizes.n_layers; ++l) layers.push_back(one_size.layers[l % 2 == 0 ? 0 : 2]);
+  one_size.layers = layers;
+  one_size.n_experts = setting.sizes.n_experts;
+  one_size.n_experts_used = setting.sizes.n_used;
+  experts::CacheOptions options;
+  if (bounded) options.size = {experts::CacheSize::Kind::Bounded, setting.tier_bytes};
+  options.io = experts::IoMode::Buffered;
+  experts::ExpertCache source(one_size, options, nullptr, order([&] { return tiers.far_order(); }));
   std::vector<uint64_t> table(static_cast<size_t>(setting.sizes.n_layers) *
                               static_cast<size_t>(setting.sizes.n_experts));
-  HostWalk walk(setting.sizes, pool, source, table.data(), {setting.window, setting.window, {}}, true);
-  RuleGpu gpu(setting.sizes, table.data(), setting.n_slots, choices);
+  HostWalk walk(setting.sizes, pool, source, table.data(), {setting.window, setting.window, {}},
+                setting.ahead);
+  RuleGpu gpu(setting.sizes, table.data(), setting.n_slots, setting.ahead, choices);
   for (int i = 0; i < setting.n_tokens; ++i) {
     gpu.begin_token();
     walk.token(gpu, setting.window);
@@ -323,6 +357,20 @@ TEST(HostWalk, LongRandomRunsAreSafe) {
     const int n_slots = 3 + static_cast<int>(seed % 12), window = 1 + static_cast<int>(seed % 5);
     run(files, {{4, 6, 3}, n_slots, window, 20}, choices);
   }
+}
+
+// What is read into host memory, and how far ahead, changes who makes room when.
+TEST(HostWalk, LongRandomRunsWithATierInHostMemoryAreSafe) {
+  const TestFiles files(::testing::TempDir(), 3);
+  uint64_t prefetched = 0;
+  for (uint32_t seed = 1; seed <= 300; ++seed) {
+    RandomChoices choices(seed);
+    const int n_slots = 3 + static_cast<int>(seed % 10), window = seed % 4 == 0 ? 3 : 1;
+    const uint64_t tier = (3 + seed % 14) * experts::size_classes(files.files()).classes[0].slot_bytes;
+    prefetched += run(files, {{4, 6, 3}, n_slots, window, 20, 1 + static_cast<int>(seed % 3), tier}, choices)
+                      .prefetched;
+  }
+  EXPECT_GT(prefetched, 1000);
 }
 
 TEST(Lookahead, FollowsTheMisses) {

@@ -70,11 +70,14 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
   const int thread = simt::thread_index(), lane = simt::lane_index(), warp = simt::warp_index();
   const int token = static_cast<int>(simt::block_index().y);
   simt::let_next_start();
-  // The blocks of the selection, then those of the prediction.
-  const auto own_blocks = static_cast<int>(blocks(p.n_rows));
-  const bool predicts = static_cast<int>(simt::block_index().x) >= own_blocks;
-  const int block = static_cast<int>(simt::block_index().x) - (predicts ? own_blocks : 0);
-  const float* const router = predicts ? p.next.router : p.router;
+  // The blocks of the selection, then those of each prediction.
+  const auto own_blocks = static_cast<int>(blocks(p.n_rows)),
+             next_blocks = static_cast<int>(blocks(p.n_experts));
+  const int behind = static_cast<int>(simt::block_index().x) - own_blocks;
+  const bool predicts = behind >= 0;
+  const int block = predicts ? behind % next_blocks : behind + own_blocks;
+  const Params::Next& next = p.next[predicts ? behind / next_blocks : 0];
+  const float* const router = predicts ? next.router : p.router;
   const int all_rows = predicts ? p.n_experts : p.n_rows;
 
   // The weights come in while the kernel before still runs.
@@ -114,7 +117,7 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
   // Rows r and r + 2 by threads kLanes * r and the following of the first warp, each one of the router's
   // lanes.
   static_assert(kRows * kLanes == 2 * simt::kWarpSize);
-  float* logits = predicts ? p.next.logits : p.logits + static_cast<size_t>(token) * p.n_rows;
+  float* logits = predicts ? next.logits : p.logits + static_cast<size_t>(token) * p.n_rows;
   if (warp == 0) {
     const int row = lane / kLanes, router_lane = lane % kLanes, whole = p.n / kGroup * kGroup;
     const float* x_of_lane = h + 4 * router_lane;
@@ -154,7 +157,7 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
     simt::sync_warp();
     if (lane == 0) {
       simt::fence_device();
-      shared.before = simt::atomic_add(predicts ? p.next.ticket : &p.tickets[token], 1u);
+      shared.before = simt::atomic_add(predicts ? next.ticket : &p.tickets[token], 1u);
       simt::fence_device();
     }
   }
@@ -165,10 +168,10 @@ RL_RUN void Route::run(const Params& p, Shared& shared) {
   if (predicts) {
     select(logits, p.n_experts, p.n_used, shared.selection);
     if (warp != 0) return;
-    if (lane == 0) *p.next.ticket = 0;
+    if (lane == 0) *next.ticket = 0;
     const int32_t* ids = shared.selection.ids;
-    if (p.next.table.slot_of != nullptr) assign_slots(p.next.table, ids, p.n_used, nullptr);
-    if (p.next.host.record != nullptr) tell_host(p.next.host, ids, p.n_used, p.step->number, nullptr);
+    if (next.table.slot_of != nullptr) assign_slots(next.table, ids, p.n_used, nullptr);
+    if (next.host.record != nullptr) tell_host(next.host, ids, p.n_used, p.step->number, nullptr);
     return;
   }
   const int n_scores = p.n_used + p.n_rows - p.n_experts;

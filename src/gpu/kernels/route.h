@@ -10,14 +10,15 @@ namespace redlite::gpu {
 /// expert's gate, in the order that model/router.h defines; the token's last block to finish selects. What
 /// share each gets is ExpertsDown's matter, which has the time for it. Grid: {blocks(n_rows), n_tokens}.
 ///
-/// With a prediction (of one token), further blocks run the next layer's router on the same input, and the
-/// last of them looks up what that selects. Grid: {blocks(n_rows) + blocks(n_experts), 1}.
+/// With predictions (of one token), further blocks run the next layers' routers on the same input, and the
+/// last of each looks up what its router selects. Grid: {blocks(n_rows) + layers * blocks(n_experts), 1}.
 struct Route {
   static constexpr const char* kName = "route";
   static constexpr int kRows = 4;    ///< of the router, for each block; they wait in shared memory
   static constexpr int kGroup = 64;  ///< values that lie together there
   static constexpr int kMaxExperts = 1024;
   static constexpr int kMaxUsed = 31;
+  static constexpr int kMostAhead = 3;  ///< layers that are predicted
   struct Params {
     const float* x;       // [n_tokens][n]
     const float* weight;  // [n], of the norm
@@ -34,12 +35,12 @@ struct Route {
     const Step* step;
     uint32_t* tickets;  // [n_tokens], zero; zero again afterwards
     struct Next {
-      const float* router;  // [n_experts][n]; nullptr: nothing is predicted
-      float* logits;        // [n_experts]
-      SlotTable table;      // as above: copies are listed
-      HostSlots host;       // or the host is told
-      uint32_t* ticket;     // zero; zero again afterwards
-    } next = {};
+      const float* router;    // [n_experts][n]
+      float* logits;          // [n_experts]
+      SlotTable table;        // as above: copies are listed
+      HostSlots host;         // or the host is told
+      uint32_t* ticket;       // zero; zero again afterwards
+    } next[kMostAhead] = {};  // of the layer behind this one, the one behind that, ...
     float eps;
     int n;  // a multiple of 4
     int n_experts, n_used;

@@ -283,7 +283,8 @@ void test_route(Selftest& test) {
   }
 }
 
-// Layer after layer: each router also looks up what the next one will probably select. A table that a
+// Layer after layer: each router also looks up what the next one will probably select, or tells the host what
+// the next ones will. A table that a
 // prediction has changed is the next router's; what is being loaded for the prediction is never given away by
 // it.
 void test_route_ahead(Selftest& test) {
@@ -296,9 +297,9 @@ void test_route_ahead(Selftest& test) {
                                    {260, 64, 16, false},
                                    {20, 7, 3, false},
                                    {132, 90, 8, true}};
-  constexpr int kLayers = 3;
+  constexpr int kLayers = 5;
   for (const Case& c : cases) {
-    const int n_rows = c.n_experts + 1;
+    const int n_rows = c.n_experts + 1, most_ahead = c.host ? Route::kMostAhead : 1;
     const float* weight = test.upload(std::vector<float>(size(c.n), 1.0f));
     std::vector<std::vector<float>> routers;
     std::vector<const float*> routers_in;
@@ -309,7 +310,7 @@ void test_route_ahead(Selftest& test) {
       slots.emplace_back(test, c.n_experts, std::min(c.n_experts, 2 * c.n_used), c.n_used);
     }
     uint32_t* tickets = test.copied<uint32_t>({0});
-    uint32_t* next_ticket = test.copied<uint32_t>({0});
+    uint32_t* next_tickets = test.copied<uint32_t>({0, 0, 0});
     size_t overlaps = 0;
     for (uint32_t pass = 1; pass <= 4; ++pass) {
       const Step* step = test.upload(std::vector<Step>{{.position = 0, .number = pass, .flip = 0}});
@@ -318,12 +319,12 @@ void test_route_ahead(Selftest& test) {
         const std::string label =
             fmt::format("{} of {} experts, pass {}, layer {}", c.n_used, c.n_experts, pass, l);
         const auto layer = size(l);
-        const bool predicts = l + 1 < kLayers;
+        const int n_ahead = std::min(most_ahead, kLayers - 1 - l);
         float* input = test.output<float>(size(c.n));
         int32_t* ids = test.output<int32_t>(size(c.n_used));
         int32_t* slots_out = test.output<int32_t>(size(c.n_used));
-        float* next_logits = test.output<float>(size(c.n_experts));
-        RouteRecord* next_record = test.output<RouteRecord>(1);
+        std::vector<float*> next_logits;
+        std::vector<RouteRecord*> next_records;
         float* logits = test.output<float>(size(n_rows));
         Route::Params p{.x = test.upload(test.normal(size(c.n))),
                         .weight = weight,
@@ -343,15 +344,18 @@ void test_route_ahead(Selftest& test) {
                         .n_experts = c.n_experts,
                         .n_used = c.n_used,
                         .n_rows = n_rows};
-        if (predicts) {
-          p.next = {.router = routers_in[layer + 1],
-                    .logits = next_logits,
-                    .table = c.host ? SlotTable{} : slots[layer + 1].ahead,
-                    .host = c.host ? HostSlots{nullptr, next_record, nullptr} : HostSlots{},
-                    .ticket = next_ticket};
+        for (int i = 0; i < n_ahead; ++i) {
+          const size_t after = layer + 1 + size(i);
+          next_logits.push_back(test.output<float>(size(c.n_experts)));
+          next_records.push_back(test.output<RouteRecord>(1));
+          p.next[i] = {.router = routers_in[after],
+                       .logits = next_logits.back(),
+                       .table = c.host ? SlotTable{} : slots[after].ahead,
+                       .host = c.host ? HostSlots{nullptr, next_records.back(), nullptr} : HostSlots{},
+                       .ticket = next_tickets + i};
         }
         test.stream().launch<Route>(
-            {.grid = {Route::blocks(n_rows) + (predicts ? Route::blocks(c.n_experts) : 0), 1},
+            {.grid = {Route::blocks(n_rows) + static_cast<uint32_t>(n_ahead) * Route::blocks(c.n_experts), 1},
              .threads = kStepThreads,
              .dynamic_shared = Route::dynamic_shared(c.n)},
             p);
@@ -369,7 +373,7 @@ void test_route_ahead(Selftest& test) {
         const std::vector<int32_t> best = selection(routers[layer], n_rows, logits);
         check_values(test, label + ", ids", ids, best);
         check_values(test, label + ", tickets", tickets, {0u});
-        check_values(test, label + ", the prediction's ticket", next_ticket, {0u});
+        check_values(test, label + ", the predictions' tickets", next_tickets, {0u, 0u, 0u});
         if (!c.host) {
           std::vector<SlotCopy> copies;
           check_values(test, label + ", slots", slots_out, slots[layer].use(best, copies));
@@ -381,21 +385,23 @@ void test_route_ahead(Selftest& test) {
           overlaps += copies.empty() || ahead.empty() ? 0 : 1;
         }
         ahead.clear();
-        if (!predicts) continue;
-        const std::vector<int32_t> next = selection(routers[layer + 1], c.n_experts, next_logits);
-        if (c.host) {
-          RouteRecord told;
-          std::fill_n(reinterpret_cast<uint8_t*>(&told), sizeof told, uint8_t{0xff});
-          told.number = pass;
-          for (size_t i = 0; i < next.size(); ++i) {
-            told.ids[i] = next[i];
-            told.entries[i] = 0;
+        for (int i = 0; i < n_ahead; ++i) {
+          const size_t after = layer + 1 + size(i);
+          const std::vector<int32_t> next = selection(routers[after], c.n_experts, next_logits[size(i)]);
+          if (c.host) {
+            RouteRecord told;
+            std::fill_n(reinterpret_cast<uint8_t*>(&told), sizeof told, uint8_t{0xff});
+            told.number = pass;
+            for (size_t at = 0; at < next.size(); ++at) {
+              told.ids[at] = next[at];
+              told.entries[at] = 0;
+            }
+            check_values(test, label + ", what the host is told", next_records[size(i)], {told});
+          } else {
+            slots[after].use(next, ahead, true);
+            Slots::check_copies(test, label + ", ahead", slots[after].ahead, ahead);
+            slots[after].check(test, label + ", ahead");
           }
-          check_values(test, label + ", what the host is told", next_record, {told});
-        } else {
-          slots[layer + 1].use(next, ahead, true);
-          Slots::check_copies(test, label + ", ahead", slots[layer + 1].ahead, ahead);
-          slots[layer + 1].check(test, label + ", ahead");
         }
       }
     }
