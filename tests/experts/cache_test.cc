@@ -275,6 +275,36 @@ TEST_F(CacheBehaviour, PrefetchWaitsForTheCriticalPathAndIsForgottenInTime) {
   EXPECT_EQ(cache.stats().prefetched, 1u);
 }
 
+TEST_F(CacheBehaviour, ReadsWhenIdleFewAtATimeInTheirOrder) {
+  ExpertCache cache = gated_cache(everything_);
+  std::vector<ExpertKey> keys;
+  for (int32_t e = 7; e >= 0; --e) keys.push_back({1, e});
+  ExpertCache::Lease lease = cache.acquire(0, std::vector<int32_t>{0});
+  cache.read_when_idle(keys);
+  EXPECT_EQ(cache.stats().prefetched, 1u) << "another one beside the lease's";
+  EXPECT_TRUE(cache.resident(1, 7));
+  drain(lease);
+  EXPECT_GE(cache.stats().prefetched, 2u);
+  EXPECT_TRUE(cache.resident(1, 6));
+  EXPECT_EQ(std::ranges::count_if(
+                keys, [&](ExpertKey k) { return cache.resident(1, k.expert) && !cache.find(1, k.expert); }),
+            2)
+      << "on their way";
+
+  cache.read_when_idle({});
+  const uint64_t begun = cache.stats().prefetched;
+  gate_->open = true;
+  cache.begin_reads();
+  EXPECT_EQ(cache.stats().prefetched, begun) << "the others are forgotten";
+  const std::vector<int32_t> ids = {7};
+  ExpertCache::Lease joined = cache.acquire(1, ids);
+  EXPECT_EQ(cache.stats().prefetch_useful, 1u);
+
+  ExpertCache without = gated_cache(everything_, false);
+  without.read_when_idle(keys);
+  EXPECT_EQ(without.stats().prefetched, 0u);
+}
+
 TEST_F(CacheBehaviour, APredictedResidentExpertIsKept) {
   const std::vector<SlotClass> classes = divide(size_classes(files_), kUsed, minimum_of(files_));
   ASSERT_EQ(classes[0].n_slots, kUsed);
