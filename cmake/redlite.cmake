@@ -27,15 +27,8 @@ if(REDLITE_COVERAGE)
   target_link_options(redlite_flags INTERFACE --coverage)
 endif()
 
-# A target's files are compiled together, for most of the time for each would go into the same headers; one after another
-# with -DCMAKE_UNITY_BUILD=OFF, which builds quicker after a change in a few.
-if(NOT DEFINED CMAKE_UNITY_BUILD)
-  set(CMAKE_UNITY_BUILD ON)
-endif()
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 0)
-
+# Builds that want to be quick (lint, sanitizers, fuzzing) compile a folder's files together (CMAKE_UNITY_BUILD). So names in anonymous namespaces differ within a folder, or the file is among these.
 # redlite_apart(a.cc ...)
-# Not these: names in their anonymous namespaces are in a neighbour, too.
 function(redlite_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
@@ -46,15 +39,9 @@ function(redlite_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC redlite_flags ${ARG_DEPENDS})
-  # g++ takes files compiled together for headers, which should not name what is in an anonymous namespace.
-  target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   # Not the arithmetic nor what measures: no fuzz target reaches them, and their tests would take longer.
   if(REDLITE_FUZZ AND NOT name MATCHES "^redlite_(cpu|gpu|machine|synth)")
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
-    # Comparisons in these are those of loops, which tell a fuzzer nothing and took a quarter of the reference's time.
-    if(name MATCHES "^redlite_(quant|reference)$")
-      target_compile_options(${name} PRIVATE -fno-sanitize-coverage=trace-cmp)
-    endif()
   endif()
   if(REDLITE_PIC)  # for the shared library and the Python module
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
@@ -73,6 +60,8 @@ function(redlite_test name)
     set(ARG_TIMEOUT 900)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  # Tests of a folder have helpers of the same name, and the headers that take long are compiled already.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(${name} PRIVATE redlite_flags ${ARG_DEPENDS} GTest::gmock_main)
   # Tests and commands spend their time in the libraries: compile them quickly.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0>)

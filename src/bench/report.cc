@@ -185,8 +185,7 @@ std::string table_row(const ordered_json& m) {
   const bool prefill = m["test"] == "prefill";
   const auto rate = [](double tok_s) { return fmt::format("{:.{}f}", tok_s, tok_s < 100 ? 2 : 0); };
   std::string cache = m["cache_mib"].is_string() ? "full" : m["cache_mib"].dump();
-  if (m.contains("residency") && m["residency"] != "full")
-    cache += fmt::format(" {}", m["residency"].get<std::string>());
+  if (m.contains("residency") && m["residency"] != "full") cache += " " + m["residency"].get<std::string>();
   std::string row =
       fmt::format("{:<13}{:>7}  {:<14}{:>9}  {:<19}{:>7.1f} %", cache, m["depth"].get<int>(),
                   fmt::format("{} {}", m["test"].get<std::string>(), m["tokens"].get<int>()),

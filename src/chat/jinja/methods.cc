@@ -161,7 +161,7 @@ bool is_letter(uint32_t c) {
   return tokenizer::classify(c) == tokenizer::CharClass::Letter;
 }
 /// ASCII's only: which others are digits, Python knows from tables that are not here.
-bool is_ascii_digit(uint32_t c) {
+bool is_digit(uint32_t c) {
   if (c >= 0x80 && tokenizer::classify(c) == tokenizer::CharClass::Number) {
     raise("isdigit() of digits other than 0 to 9 is not supported");
   }
@@ -203,7 +203,7 @@ const Methods kTextMethods = {
     {"format", format_method},
     {"isspace", every_character<is_space>},
     {"isalpha", every_character<is_letter>},
-    {"isdigit", every_character<is_ascii_digit>},
+    {"isdigit", every_character<is_digit>},
     {"isalnum", every_character<is_alphanumeric>},
     {"islower", [](Interpreter& in, const Value& self, Arguments) { return test_as(in, self, "lower"); }},
     {"isupper", [](Interpreter& in, const Value& self, Arguments) { return test_as(in, self, "upper"); }},

@@ -101,7 +101,7 @@ Value repeat_value(const Value& value, int64_t times, Budget& budget) {
   return make_list(std::move(items), value.list()->kind);
 }
 
-bool is_text_or_list(const Value& value) {
+bool is_sequence(const Value& value) {
   return value.text() || (value.list() && value.list()->kind <= List::Kind::Tuple);
 }
 
@@ -124,16 +124,16 @@ Value arithmetic(Operator op, const Value& a, const Value& b, Budget& budget) {
     budget.spend_bytes(out.size());
     return out;
   }
-  if (op == Operator::Add && is_text_or_list(a) && is_text_or_list(b) && a.list() && b.list() &&
+  if (op == Operator::Add && is_sequence(a) && is_sequence(b) && a.list() && b.list() &&
       a.list()->kind == b.list()->kind) {
     std::vector<Value> items = a.list()->items;
     items.insert(items.end(), b.list()->items.begin(), b.list()->items.end());
     budget.spend(items.size());
     return make_list(std::move(items), a.list()->kind);
   }
-  if (op == Operator::Multiply && is_text_or_list(a) && b.is_integer())
+  if (op == Operator::Multiply && is_sequence(a) && b.is_integer())
     return repeat_value(a, b.integer(), budget);
-  if (op == Operator::Multiply && a.is_integer() && is_text_or_list(b))
+  if (op == Operator::Multiply && a.is_integer() && is_sequence(b))
     return repeat_value(b, a.integer(), budget);
   if (a.is_undefined()) raise("{}", a.undefined_reason());
   if (b.is_undefined()) raise("{}", b.undefined_reason());
