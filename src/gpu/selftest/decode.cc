@@ -284,9 +284,8 @@ void test_route(Selftest& test) {
 }
 
 // Layer after layer: each router also looks up what the next one will probably select, or tells the host what
-// the next ones will. A table that a
-// prediction has changed is the next router's; what is being loaded for the prediction is never given away by
-// it.
+// the next ones will. A table that a prediction has changed is the next router's; what is being loaded for
+// the prediction is never given away by it.
 void test_route_ahead(Selftest& test) {
   struct Case {
     int n, n_experts, n_used;
@@ -310,7 +309,8 @@ void test_route_ahead(Selftest& test) {
       slots.emplace_back(test, c.n_experts, std::min(c.n_experts, 2 * c.n_used), c.n_used);
     }
     uint32_t* tickets = test.copied<uint32_t>({0});
-    uint32_t* next_tickets = test.copied<uint32_t>({0, 0, 0});
+    const std::vector<uint32_t> no_tickets(Route::kMostAhead);
+    uint32_t* next_tickets = test.copied<uint32_t>(no_tickets);
     size_t overlaps = 0;
     for (uint32_t pass = 1; pass <= 4; ++pass) {
       const Step* step = test.upload(std::vector<Step>{{.position = 0, .number = pass, .flip = 0}});
@@ -373,7 +373,7 @@ void test_route_ahead(Selftest& test) {
         const std::vector<int32_t> best = selection(routers[layer], n_rows, logits);
         check_values(test, label + ", ids", ids, best);
         check_values(test, label + ", tickets", tickets, {0u});
-        check_values(test, label + ", the predictions' tickets", next_tickets, {0u, 0u, 0u});
+        check_values(test, label + ", the predictions' tickets", next_tickets, no_tickets);
         if (!c.host) {
           std::vector<SlotCopy> copies;
           check_values(test, label + ", slots", slots_out, slots[layer].use(best, copies));
